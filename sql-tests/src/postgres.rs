@@ -146,7 +146,8 @@ impl Postgres {
         if let Some(mut child) = self.child.take() {
             // Each of its processes has a group of its own, and may outlive it for a while.
             let pid = child.id();
-            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+            let children =
+                std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
             Command::new("kill")
                 .args(["-9", &pid.to_string()])
                 .args(children.split_whitespace())

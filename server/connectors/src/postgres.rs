@@ -21,7 +21,7 @@ use tokio_postgres::{Client, NoTls};
 pub use self::copying::Copying;
 pub use self::follower::{Event, Follower};
 pub use self::pgoutput::{Cell, ColumnInfo, Message, TableInfo};
-use crate::source::SourceError;
+use crate::source::ConnectorError;
 
 /// How long the server may take for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ impl Server {
     ///
     /// # Errors
     /// It does not answer, refuses, or does not have logical replication.
-    pub async fn connect(def: &PostgresDef) -> Result<Server, SourceError> {
+    pub async fn connect(def: &PostgresDef) -> Result<Server, ConnectorError> {
         let mut config = tokio_postgres::Config::new();
         config
             .host(&def.host)
@@ -90,7 +90,7 @@ impl Server {
         let connecting = tokio::time::timeout(ANSWER, config.connect(NoTls)).await;
         let (client, connection) = connecting
             .map_err(|_| {
-                SourceError::passing(format!(
+                ConnectorError::passing(format!(
                     "{} did not answer within {} seconds",
                     at(def),
                     ANSWER.as_secs()
@@ -116,7 +116,7 @@ impl Server {
         let row = found.first().cloned().unwrap_or_default();
         let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
         if text(0) != "logical" {
-            return Err(SourceError::lasting(
+            return Err(ConnectorError::lasting(
                 format!(
                     "{} has wal_level = {}, and changes can be followed with logical alone",
                     at(def),
@@ -126,7 +126,7 @@ impl Server {
             ));
         }
         if text(1) != "t" {
-            return Err(SourceError::lasting(
+            return Err(ConnectorError::lasting(
                 format!("role \"{}\" of {} may not follow changes", def.user, at(def)),
                 format!("ALTER ROLE {} REPLICATION", quoted(&def.user)),
             ));
@@ -136,7 +136,7 @@ impl Server {
     }
 
     /// The rows of a statement, as texts.
-    async fn rows(&self, def: &PostgresDef, sql: &str) -> Result<Vec<Vec<Option<String>>>, SourceError> {
+    async fn rows(&self, def: &PostgresDef, sql: &str) -> Result<Vec<Vec<Option<String>>>, ConnectorError> {
         let messages = self
             .client
             .simple_query(sql)
@@ -155,7 +155,12 @@ impl Server {
     ///
     /// # Errors
     /// It is not there.
-    pub async fn table(&self, def: &PostgresDef, schema: &str, name: &str) -> Result<Upstream, SourceError> {
+    pub async fn table(
+        &self,
+        def: &PostgresDef,
+        schema: &str,
+        name: &str,
+    ) -> Result<Upstream, ConnectorError> {
         let sql = format!(
             "SELECT a.attname, format_type(a.atttypid, NULL), c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY(i.indkey)
                     AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END)
@@ -167,7 +172,7 @@ impl Server {
         );
         let rows = self.rows(def, &sql).await?;
         if rows.is_empty() {
-            return Err(SourceError::lasting(
+            return Err(ConnectorError::lasting(
                 format!(
                     "table {schema}.{name} is not there on {}, or has no columns",
                     at(def)
@@ -197,7 +202,7 @@ impl Server {
         &self,
         def: &PostgresDef,
         tables: &BTreeSet<(String, String)>,
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), ConnectorError> {
         let publication = quoted(&def.publication);
         let sql = format!(
             "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot FROM pg_publication WHERE pubname = {}",
@@ -208,7 +213,7 @@ impl Server {
         let says = |at: usize| found.first().is_some_and(|row| row[at].as_deref() == Some("t"));
         // What it leaves out would be missed in silence.
         let lacking = |what: &str| {
-            SourceError::lasting(
+            ConnectorError::lasting(
                 format!("publication \"{}\" of {} {what}", def.publication, at(def)),
                 "Choose another publication.name, or have one made by leaving it away.",
             )
@@ -260,7 +265,7 @@ impl Server {
             ),
         };
         let refused = |why: String| {
-            SourceError::lasting(
+            ConnectorError::lasting(
                 format!(
                     "publication \"{}\" of {} does not have what is followed{why}",
                     def.publication,
@@ -288,7 +293,7 @@ impl Server {
     ///
     /// # Errors
     /// It is of another kind.
-    pub async fn slot(&self, def: &PostgresDef) -> Result<Option<Slot>, SourceError> {
+    pub async fn slot(&self, def: &PostgresDef) -> Result<Option<Slot>, ConnectorError> {
         let sql = format!(
             "SELECT (confirmed_flush_lsn - '0/0')::bigint, coalesce(wal_status, ''), coalesce(plugin, ''), coalesce(database, '')
              FROM pg_replication_slots WHERE slot_name = {}",
@@ -297,8 +302,13 @@ impl Server {
         let rows = self.rows(def, &sql).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
+        if text(2).is_empty() || text(3).is_empty() {
+            // By an attempt of ours that was broken off, perhaps.
+            let what = format!("slot \"{}\" of {} is being made", def.slot, at(def));
+            return Err(ConnectorError::passing(what));
+        }
         if text(2) != "pgoutput" || text(3) != def.database {
-            return Err(SourceError::lasting(
+            return Err(ConnectorError::lasting(
                 format!("slot \"{}\" of {} is for something else", def.slot, at(def)),
                 "Choose another slot.name.",
             ));
@@ -313,7 +323,7 @@ impl Server {
     ///
     /// # Errors
     /// Somebody uses it.
-    pub async fn drop_slot(&self, def: &PostgresDef) -> Result<(), SourceError> {
+    pub async fn drop_slot(&self, def: &PostgresDef) -> Result<(), ConnectorError> {
         let sql = format!(
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = {}",
             literal(&def.slot)
@@ -325,7 +335,7 @@ impl Server {
     ///
     /// # Errors
     /// It does not answer.
-    pub async fn behind(&self, def: &PostgresDef) -> Result<u64, SourceError> {
+    pub async fn behind(&self, def: &PostgresDef) -> Result<u64, ConnectorError> {
         let sql = format!(
             "SELECT (pg_current_wal_lsn() - confirmed_flush_lsn)::bigint FROM pg_replication_slots WHERE slot_name = {}",
             literal(&def.slot)
@@ -345,7 +355,7 @@ impl Server {
         snapshot: &Snapshot,
         (schema, name): (&str, &str),
         columns: &[String],
-    ) -> Result<Copying<'s>, SourceError> {
+    ) -> Result<Copying<'s>, ConnectorError> {
         let error = |error: tokio_postgres::Error| of_client(def, &error);
         let begin = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}",
@@ -374,11 +384,11 @@ impl Server {
 ///
 /// # Errors
 /// The server refuses.
-pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot, SourceError> {
+pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot, ConnectorError> {
     let config = replication(def, 0).await?;
     let connecting = tokio::time::timeout(ANSWER, ReplicationClient::connect_gated(config)).await;
     let mut client = connecting
-        .map_err(|_| SourceError::passing(format!("{} did not answer in time", at(def))))?
+        .map_err(|_| ConnectorError::passing(format!("{} did not answer in time", at(def))))?
         .map_err(|error| of_stream(def, &error))?;
     let (slot, temporary) = match is_temporary {
         true => (
@@ -404,7 +414,7 @@ pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot,
         Some(String::from_utf8_lossy(cell.as_ref()?).into_owned())
     };
     let (Some(lsn), Some(name)) = (text(1).and_then(|lsn| Lsn::parse(&lsn).ok()), text(2)) else {
-        return Err(SourceError::passing(format!(
+        return Err(ConnectorError::passing(format!(
             "{} made a slot without a snapshot",
             at(def)
         )));
@@ -416,10 +426,10 @@ pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot,
     })
 }
 
-async fn replication(def: &PostgresDef, from: i64) -> Result<ReplicationConfig, SourceError> {
+async fn replication(def: &PostgresDef, from: i64) -> Result<ReplicationConfig, ConnectorError> {
     let password = password(def).await?.unwrap_or_default();
     let password = String::from_utf8(password)
-        .map_err(|_| SourceError::passing("the password of a PostgreSQL source is not UTF-8"))?;
+        .map_err(|_| ConnectorError::passing("the password of a PostgreSQL source is not UTF-8"))?;
     let config = ReplicationConfig::new(
         &*def.host,
         &*def.user,
@@ -438,15 +448,15 @@ async fn replication(def: &PostgresDef, from: i64) -> Result<ReplicationConfig, 
         .with_application_name("millrace"))
 }
 
-async fn password(def: &PostgresDef) -> Result<Option<Vec<u8>>, SourceError> {
+async fn password(def: &PostgresDef) -> Result<Option<Vec<u8>>, ConnectorError> {
     let Some(place) = def.password.clone() else {
         return Ok(None);
     };
     // Whatever the file is, nobody else waits for it.
     let read = tokio::task::spawn_blocking(move || place.read()).await;
-    let read = read.map_err(|error| SourceError::passing(error.to_string()))?;
+    let read = read.map_err(|error| ConnectorError::passing(error.to_string()))?;
     read.map(Some)
-        .map_err(|error: SqlError| SourceError::passing(error.message))
+        .map_err(|error: SqlError| ConnectorError::passing(error.message))
 }
 
 fn at(def: &PostgresDef) -> String {
@@ -463,15 +473,15 @@ fn message(error: &tokio_postgres::Error) -> String {
     }
 }
 
-fn of_client(def: &PostgresDef, error: &tokio_postgres::Error) -> SourceError {
-    SourceError::passing(format!("{}: {}", at(def), message(error)))
+fn of_client(def: &PostgresDef, error: &tokio_postgres::Error) -> ConnectorError {
+    ConnectorError::passing(format!("{}: {}", at(def), message(error)))
 }
 
-fn of_stream(def: &PostgresDef, error: &PgWireError) -> SourceError {
+fn of_stream(def: &PostgresDef, error: &PgWireError) -> ConnectorError {
     let shown = format!("{}: {error}", at(def));
     match error.is_message_too_large() {
-        true => SourceError::lasting(shown, "A single row must be smaller than that."),
-        false => SourceError::passing(shown),
+        true => ConnectorError::lasting(shown, "A single row must be smaller than that."),
+        false => ConnectorError::passing(shown),
     }
 }
 

@@ -71,17 +71,17 @@ pub struct Lag {
 
 /// Why nothing can be read.
 #[derive(Debug, Clone)]
-pub struct SourceError {
+pub struct ConnectorError {
     pub message: String,
     pub hint: Option<String>,
     /// Whether it makes no sense to try again: somebody must do something first.
     pub is_final: bool,
 }
 
-impl SourceError {
+impl ConnectorError {
     /// One that may go away by itself.
     pub fn passing(message: impl Into<String>) -> Self {
-        SourceError {
+        ConnectorError {
             message: message.into(),
             hint: None,
             is_final: false,
@@ -90,7 +90,7 @@ impl SourceError {
 
     /// One that does not.
     pub fn lasting(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        SourceError {
+        ConnectorError {
             message: message.into(),
             hint: Some(hint.into()),
             is_final: true,
@@ -110,7 +110,7 @@ pub trait Reader: Send {
     ///
     /// # Errors
     /// The source cannot be read now, or not any more.
-    async fn next(&mut self) -> Result<Fetched, SourceError>;
+    async fn next(&mut self) -> Result<Fetched, ConnectorError>;
 
     /// Where every split is read next, those too of which nothing was read yet.
     fn position(&self) -> Position;

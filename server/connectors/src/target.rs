@@ -8,7 +8,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::source::SourceError;
+use crate::source::ConnectorError;
 
 /// What goes out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub trait Writer: Send {
     ///
     /// # Errors
     /// The target cannot be written now, or not by us any more.
-    async fn write(&mut self, reached: Reached, messages: Vec<Message>) -> Result<(), SourceError>;
+    async fn write(&mut self, reached: Reached, messages: Vec<Message>) -> Result<(), ConnectorError>;
 
     /// Gives connections back.
     async fn close(&self);

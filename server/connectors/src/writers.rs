@@ -3,14 +3,14 @@
 use millrace_catalog::sink::Target;
 
 use crate::kafka::KafkaWriter;
-use crate::source::SourceError;
+use crate::source::ConnectorError;
 use crate::target::Writer;
 
 /// Connects to the target of a sink, as the only one who writes it from now on. `holder` is a name that nobody else has.
 ///
 /// # Errors
 /// It cannot be reached, refuses, or is not what it was.
-pub async fn open(target: &Target, holder: &str) -> Result<Box<dyn Writer>, SourceError> {
+pub async fn open(target: &Target, holder: &str) -> Result<Box<dyn Writer>, ConnectorError> {
     match target {
         Target::Kafka(kafka) => Ok(Box::new(KafkaWriter::open(kafka, holder).await?)),
         Target::Files(_) => Err(nothing_to_connect()),
@@ -21,13 +21,13 @@ pub async fn open(target: &Target, holder: &str) -> Result<Box<dyn Writer>, Sour
 ///
 /// # Errors
 /// It cannot.
-pub async fn check(target: &Target, holder: &str) -> Result<(), SourceError> {
+pub async fn check(target: &Target, holder: &str) -> Result<(), ConnectorError> {
     match target {
         Target::Kafka(kafka) => KafkaWriter::check(kafka, holder).await,
         Target::Files(_) => Err(nothing_to_connect()),
     }
 }
 
-fn nothing_to_connect() -> SourceError {
-    SourceError::lasting("files are written by the server itself", "Create the sink again.")
+fn nothing_to_connect() -> ConnectorError {
+    ConnectorError::lasting("files are written by the server itself", "Create the sink again.")
 }

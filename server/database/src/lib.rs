@@ -13,6 +13,7 @@
 //! It executes no statements and knows no session's type: sessions are a layer above, and so are the relations of `pg_catalog` and
 //! `mr_catalog`, with which a database is opened.
 
+mod backoff;
 pub mod clock;
 pub mod database;
 pub mod ingest_keys;

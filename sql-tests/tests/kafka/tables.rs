@@ -4,7 +4,7 @@ use std::path::Path;
 
 use krafka::Record;
 use millrace_sql_tests::kafka::{Broker, create_topic};
-use millrace_sql_tests::{Failure, connect, run, start};
+use millrace_sql_tests::{Failure, connect, rows, run, start};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -177,7 +177,7 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
         {"field": "d", "type": "int32", "name": "io.debezium.time.Date"}]}]}"#;
     let event = |payload: &str| {
         Record::new(
-            "events",
+            "table-events",
             format!(r#"{{"schema": {schema}, "payload": {payload}}}"#),
         )
     };
@@ -273,6 +273,15 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
         "1 long NULL, 3 d 5",
     )
     .await?;
+    // Tables are among what is fed, and what is kept of bad records is not.
+    let shown = rows(&client, "SHOW SOURCES").await?;
+    let cell = |row: &Vec<Option<String>>, at: usize| row[at].clone().unwrap_or_default();
+    let fed: Vec<String> = shown
+        .iter()
+        .map(|row| format!("{} {} {}", cell(row, 0), cell(row, 4), cell(row, 5)))
+        .collect();
+    assert!(fed.contains(&"events kafka running".to_owned()), "{fed:?}");
+    assert!(!fed.iter().any(|row| row.contains("$errors")), "{fed:?}");
     many(&kafka, &client, broker).await?;
     for (statement, expected) in [
         ("INSERT INTO plain VALUES (1)", "cannot insert into table"),

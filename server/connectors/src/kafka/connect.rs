@@ -6,7 +6,7 @@ use krafka::auth::{AuthConfig, TlsConfig};
 use krafka::{Kafka, KrafkaError};
 use millrace_catalog::connector::kafka::{KafkaPlace, Mechanism};
 
-use crate::source::SourceError;
+use crate::source::ConnectorError;
 
 /// After so long it is asked again which partitions there are.
 pub(super) const PARTITIONS_EVERY: Duration = Duration::from_secs(10);
@@ -17,8 +17,8 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// No broker answers, or it refuses.
-pub(super) async fn connect(place: &KafkaPlace) -> Result<Kafka, SourceError> {
-    let secret = |error: millrace_postgres::error::SqlError| SourceError::passing(error.message);
+pub(super) async fn connect(place: &KafkaPlace) -> Result<Kafka, ConnectorError> {
+    let secret = |error: millrace_postgres::error::SqlError| ConnectorError::passing(error.message);
     let mut security = match &place.sasl {
         None => AuthConfig::plaintext(),
         Some(sasl) => {
@@ -26,10 +26,10 @@ pub(super) async fn connect(place: &KafkaPlace) -> Result<Kafka, SourceError> {
             // Whatever the file is, nobody else waits for it.
             let read = tokio::task::spawn_blocking(move || password.read()).await;
             let password = read
-                .map_err(|error| SourceError::passing(error.to_string()))?
+                .map_err(|error| ConnectorError::passing(error.to_string()))?
                 .map_err(secret)?;
             let password = String::from_utf8(password)
-                .map_err(|_| SourceError::passing("the password for Kafka is not UTF-8"))?;
+                .map_err(|_| ConnectorError::passing("the password for Kafka is not UTF-8"))?;
             let user = sasl.user.clone();
             match sasl.mechanism {
                 Mechanism::Plain => AuthConfig::sasl_plain(user, password),
@@ -54,7 +54,7 @@ pub(super) async fn connect(place: &KafkaPlace) -> Result<Kafka, SourceError> {
         .connect();
     match tokio::time::timeout(REQUEST_TIMEOUT, connecting).await {
         Ok(connected) => connected.map_err(|error| failed(place, &error)),
-        Err(_) => Err(SourceError::passing(format!(
+        Err(_) => Err(ConnectorError::passing(format!(
             "no Kafka broker at {} answered within {} seconds",
             place.brokers,
             REQUEST_TIMEOUT.as_secs()
@@ -62,29 +62,29 @@ pub(super) async fn connect(place: &KafkaPlace) -> Result<Kafka, SourceError> {
     }
 }
 
-pub(super) fn failed(place: &KafkaPlace, error: &KrafkaError) -> SourceError {
+pub(super) fn failed(place: &KafkaPlace, error: &KrafkaError) -> ConnectorError {
     explain(&place.brokers, &place.topic, error)
 }
 
-pub(super) fn no_topic(topic: &str, brokers: &str) -> SourceError {
-    let mut error = SourceError::passing(format!("topic \"{topic}\" does not exist on {brokers}"));
+pub(super) fn no_topic(topic: &str, brokers: &str) -> ConnectorError {
+    let mut error = ConnectorError::passing(format!("topic \"{topic}\" does not exist on {brokers}"));
     error.hint =
         Some("Create the topic first, or see whether its name is spelled as on the broker.".to_owned());
     error
 }
 
-pub(super) fn explain(brokers: &str, topic: &str, error: &KrafkaError) -> SourceError {
+pub(super) fn explain(brokers: &str, topic: &str, error: &KrafkaError) -> ConnectorError {
     match error {
         KrafkaError::UnknownTopic { .. } => no_topic(topic, brokers),
         KrafkaError::Auth { .. } => {
             let mut refused =
-                SourceError::passing(format!("Kafka at {brokers} refused to let us in: {error}"));
+                ConnectorError::passing(format!("Kafka at {brokers} refused to let us in: {error}"));
             refused.hint = Some(
                 "See properties.security.protocol, properties.sasl.mechanism, the user and the password."
                     .to_owned(),
             );
             refused
         }
-        _ => SourceError::passing(format!("Kafka at {brokers}, topic \"{topic}\": {error}")),
+        _ => ConnectorError::passing(format!("Kafka at {brokers}, topic \"{topic}\": {error}")),
     }
 }

@@ -12,7 +12,7 @@ use krafka::consumer::{AutoOffsetReset, Consumer, IsolationLevel, TopicPartition
 use millrace_catalog::connector::kafka::{KafkaDef, Start};
 
 use super::connect::{PARTITIONS_EVERY, connect, explain, failed, no_topic};
-use crate::source::{Fetched, Lag, Position, Reader, Record, SourceError};
+use crate::source::{ConnectorError, Fetched, Lag, Position, Reader, Record};
 
 /// How long one look for records waits.
 const POLL: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ impl KafkaReader {
     ///
     /// # Errors
     /// No broker answers or it refuses, the topic is not there or another one, records before the position are all that is left.
-    pub async fn open(def: &KafkaDef, position: &Position) -> Result<Self, SourceError> {
+    pub async fn open(def: &KafkaDef, position: &Position) -> Result<Self, ConnectorError> {
         let kafka = connect(&def.place).await?;
         let isolation = match def.read_uncommitted {
             true => IsolationLevel::ReadUncommitted,
@@ -72,7 +72,7 @@ impl KafkaReader {
         if let (Some(was), Some(is)) = (&position.of, &reader.id)
             && was != is
         {
-            return Err(SourceError::lasting(
+            return Err(ConnectorError::lasting(
                 format!("topic \"{}\" was deleted and made again", reader.topic),
                 "What was read of the old one stays. Create another stream for the new one.",
             ));
@@ -93,7 +93,7 @@ impl KafkaReader {
     }
 
     /// The partitions that there are now.
-    async fn partitions(&mut self) -> Result<BTreeSet<i32>, SourceError> {
+    async fn partitions(&mut self) -> Result<BTreeSet<i32>, ConnectorError> {
         let metadata = self.consumer.fetch_metadata(Some(&self.topic)).await;
         let metadata = metadata.map_err(|error| self.error(&error))?;
         self.looked = Instant::now();
@@ -108,7 +108,7 @@ impl KafkaReader {
     }
 
     /// Where new partitions begin.
-    async fn beginning(&self, start: &Start, new: &[i32]) -> Result<BTreeMap<i32, i64>, SourceError> {
+    async fn beginning(&self, start: &Start, new: &[i32]) -> Result<BTreeMap<i32, i64>, ConnectorError> {
         let mut found = BTreeMap::new();
         if let Start::Timestamp(ms) = start {
             let names: Vec<(&str, i32)> = new.iter().map(|partition| (&*self.topic, *partition)).collect();
@@ -136,13 +136,13 @@ impl KafkaReader {
         Ok(found)
     }
 
-    async fn watermarks(&self, partition: i32) -> Result<(i64, i64), SourceError> {
+    async fn watermarks(&self, partition: i32) -> Result<(i64, i64), ConnectorError> {
         let found = self.consumer.fetch_watermarks(&self.topic, partition).await;
         found.map_err(|error| self.error(&error))
     }
 
     /// Refuses to go on where records are missing.
-    async fn check(&self, start: &BTreeMap<i32, i64>) -> Result<(), SourceError> {
+    async fn check(&self, start: &BTreeMap<i32, i64>) -> Result<(), ConnectorError> {
         for (partition, offset) in start {
             let (first, end) = self.watermarks(*partition).await?;
             if *offset < first {
@@ -166,14 +166,14 @@ impl KafkaReader {
         Ok(())
     }
 
-    fn lost(&self, partition: i32, what: String) -> SourceError {
-        SourceError::lasting(
+    fn lost(&self, partition: i32, what: String) -> ConnectorError {
+        ConnectorError::lasting(
             format!("partition {partition} of topic \"{}\": {what}", self.topic),
             "What was read stays. Create another stream to begin anew with what the topic has.",
         )
     }
 
-    async fn assign(&mut self, start: BTreeMap<i32, i64>) -> Result<(), SourceError> {
+    async fn assign(&mut self, start: BTreeMap<i32, i64>) -> Result<(), ConnectorError> {
         let all: Vec<i32> = (self.next.keys().chain(start.keys()).copied())
             .collect::<BTreeSet<i32>>()
             .into_iter()
@@ -189,11 +189,11 @@ impl KafkaReader {
     }
 
     /// Takes partitions in that came since.
-    async fn look_for_partitions(&mut self) -> Result<(), SourceError> {
+    async fn look_for_partitions(&mut self) -> Result<(), ConnectorError> {
         let before = self.id.clone();
         let now = self.partitions().await?;
         if before.is_some() && before != self.id {
-            return Err(SourceError::lasting(
+            return Err(ConnectorError::lasting(
                 format!("topic \"{}\" was deleted and made again", self.topic),
                 "What was read of the old one stays. Create another stream for the new one.",
             ));
@@ -209,14 +209,14 @@ impl KafkaReader {
         Ok(())
     }
 
-    fn error(&self, error: &KrafkaError) -> SourceError {
+    fn error(&self, error: &KrafkaError) -> ConnectorError {
         explain(&self.brokers, &self.topic, error)
     }
 }
 
 #[async_trait]
 impl Reader for KafkaReader {
-    async fn next(&mut self) -> Result<Fetched, SourceError> {
+    async fn next(&mut self) -> Result<Fetched, ConnectorError> {
         if self.looked.elapsed() > PARTITIONS_EVERY {
             self.look_for_partitions().await?;
         }
@@ -226,7 +226,7 @@ impl Reader for KafkaReader {
                 self.look_for_partitions().await?;
                 // What is missing is told by the offsets that there are.
                 self.check(&self.next).await?;
-                return Err(SourceError::passing(format!(
+                return Err(ConnectorError::passing(format!(
                     "topic \"{}\": offsets that were there are not known to the broker",
                     self.topic
                 )));

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::connect::{REQUEST_TIMEOUT, connect, explain, failed, no_topic};
-use crate::source::SourceError;
+use crate::source::ConnectorError;
 use crate::target::{Message, Reached, Writer};
 
 /// How long records may be on their way: longer than one request.
@@ -74,7 +74,7 @@ impl KafkaWriter {
     ///
     /// # Errors
     /// No broker answers or it refuses, the topic is not there or another one.
-    pub async fn open(sink: &KafkaSink, holder: &str) -> Result<Self, SourceError> {
+    pub async fn open(sink: &KafkaSink, holder: &str) -> Result<Self, ConnectorError> {
         let mut writer = Self::take(sink, holder).await?;
         let found = writer.read(true).await;
         let checked = found.and_then(|found| writer.check_topic(found));
@@ -92,16 +92,16 @@ impl KafkaWriter {
     ///
     /// # Errors
     /// It could not.
-    pub async fn check(sink: &KafkaSink, holder: &str) -> Result<(), SourceError> {
+    pub async fn check(sink: &KafkaSink, holder: &str) -> Result<(), ConnectorError> {
         let writer = Self::take(sink, holder).await?;
         writer.close().await;
         Ok(())
     }
 
-    async fn take(sink: &KafkaSink, holder: &str) -> Result<Self, SourceError> {
+    async fn take(sink: &KafkaSink, holder: &str) -> Result<Self, ConnectorError> {
         let def = sink
             .target()
-            .map_err(|error| SourceError::lasting(error.message, "Create the sink again."))?;
+            .map_err(|error| ConnectorError::lasting(error.message, "Create the sink again."))?;
         let kafka = connect(&def.place).await?;
         let topic = topic_id(&kafka, &def).await?;
         create_progress_topic(&kafka, &def).await?;
@@ -154,7 +154,7 @@ impl KafkaWriter {
     }
 
     /// What the progress topic says of this sink, up to our own name or as far as it can be read now.
-    async fn read(&self, to_our_name: bool) -> Result<Found, SourceError> {
+    async fn read(&self, to_our_name: bool) -> Result<Found, ConnectorError> {
         let topic = &self.def.progress_topic;
         let consumer = self
             .kafka
@@ -201,12 +201,12 @@ impl KafkaWriter {
     }
 
     /// How far the topic is, if it is the one that the sink wrote before.
-    fn check_topic(&self, found: Found) -> Result<Option<Reached>, SourceError> {
+    fn check_topic(&self, found: Found) -> Result<Option<Reached>, ConnectorError> {
         let Some(progress) = found.progress else {
             return Ok(None);
         };
         if progress.topic != self.topic {
-            return Err(SourceError::lasting(
+            return Err(ConnectorError::lasting(
                 format!("topic \"{}\" was deleted and made again", self.def.place.topic),
                 "What was written to the old one is gone. Drop the sink and create it again to have all rows in the new one.",
             ));
@@ -218,11 +218,11 @@ impl KafkaWriter {
     }
 
     /// What to do after a transaction was refused: perhaps because another has our transactional id.
-    async fn refused(&self, error: &KrafkaError) -> SourceError {
+    async fn refused(&self, error: &KrafkaError) -> ConnectorError {
         match tokio::time::timeout(HOLDER_TIMEOUT, self.read(false)).await {
             Ok(Ok(Found {
                 holder: Some(holder), ..
-            })) if holder != self.holder => SourceError::lasting(
+            })) if holder != self.holder => ConnectorError::lasting(
                 "another server writes for this sink: its data directory is a copy of this one",
                 "Stop one of them. In the copy, drop the sink and create it again.",
             ),
@@ -230,7 +230,7 @@ impl KafkaWriter {
         }
     }
 
-    fn error(&self, error: &KrafkaError) -> SourceError {
+    fn error(&self, error: &KrafkaError) -> ConnectorError {
         explain(&self.def.place.brokers, &self.def.place.topic, error)
     }
 }
@@ -241,14 +241,14 @@ impl Writer for KafkaWriter {
         self.reached
     }
 
-    async fn write(&mut self, reached: Reached, messages: Vec<Message>) -> Result<(), SourceError> {
+    async fn write(&mut self, reached: Reached, messages: Vec<Message>) -> Result<(), ConnectorError> {
         let progress = Progress {
             next: reached.next,
             sum: reached.sum,
             topic: self.topic.clone(),
         };
         let progress =
-            serde_json::to_vec(&progress).map_err(|error| SourceError::passing(error.to_string()))?;
+            serde_json::to_vec(&progress).map_err(|error| ConnectorError::passing(error.to_string()))?;
         let topic = &self.def.place.topic;
         let records = messages.into_iter().map(|message| {
             let record = match message.value {
@@ -290,7 +290,7 @@ fn codec(codec: Codec) -> Compression {
 }
 
 /// The id of the topic.
-async fn topic_id(kafka: &Kafka, def: &KafkaTarget) -> Result<String, SourceError> {
+async fn topic_id(kafka: &Kafka, def: &KafkaTarget) -> Result<String, ConnectorError> {
     let place = &def.place;
     let described = kafka
         .admin()
@@ -315,7 +315,7 @@ fn is_unknown(error: &KrafkaError) -> bool {
 
 /// Makes the topic in which sinks keep how far they are, unless it is there. Only the newest record of each sink counts, so its segments are
 /// small: what they have too much is read at each start.
-async fn create_progress_topic(kafka: &Kafka, def: &KafkaTarget) -> Result<(), SourceError> {
+async fn create_progress_topic(kafka: &Kafka, def: &KafkaTarget) -> Result<(), ConnectorError> {
     let name = &def.progress_topic;
     let of_progress = |error: &KrafkaError| explain(&def.place.brokers, name, error);
     let new = NewTopic::new(name.clone(), 1, -1).map_err(|error| of_progress(&error))?;
@@ -339,7 +339,7 @@ async fn create_progress_topic(kafka: &Kafka, def: &KafkaTarget) -> Result<(), S
         .await;
     let described = described.map_err(|error| of_progress(&error))?;
     match described.into_iter().next() {
-        Some((_, Ok(topic))) if topic.partitions.len() != 1 => Err(SourceError::lasting(
+        Some((_, Ok(topic))) if topic.partitions.len() != 1 => Err(ConnectorError::lasting(
             format!(
                 "topic \"{name}\" has {} partitions, and the topic of the progress has one",
                 topic.partitions.len()

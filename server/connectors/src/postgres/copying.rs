@@ -8,7 +8,7 @@ use millrace_catalog::connector::postgres::PostgresDef;
 use tokio_postgres::{Client, CopyOutStream};
 
 use super::of_client;
-use crate::source::SourceError;
+use crate::source::ConnectorError;
 
 /// Rows that are copied at a time.
 const COPIED_ROWS: usize = 8_192;
@@ -27,7 +27,7 @@ impl Copying<'_> {
     ///
     /// # Errors
     /// The connection is lost.
-    pub async fn next(&mut self) -> Result<Option<Vec<Vec<Option<String>>>>, SourceError> {
+    pub async fn next(&mut self) -> Result<Option<Vec<Vec<Option<String>>>>, ConnectorError> {
         let def = self.def;
         let error = |error: tokio_postgres::Error| of_client(def, &error);
         let mut rows = vec![];
@@ -48,8 +48,8 @@ impl Copying<'_> {
 }
 
 /// One line of COPY's text format.
-fn copied_row(line: &[u8]) -> Result<Vec<Option<String>>, SourceError> {
-    let cell = |cell: &[u8]| -> Result<Option<String>, SourceError> {
+fn copied_row(line: &[u8]) -> Result<Vec<Option<String>>, ConnectorError> {
+    let cell = |cell: &[u8]| -> Result<Option<String>, ConnectorError> {
         if cell == b"\\N" {
             return Ok(None);
         }
@@ -72,7 +72,7 @@ fn copied_row(line: &[u8]) -> Result<Vec<Option<String>>, SourceError> {
         }
         let text = String::from_utf8(text);
         text.map(Some)
-            .map_err(|_| SourceError::passing("a text of PostgreSQL is not UTF-8"))
+            .map_err(|_| ConnectorError::passing("a text of PostgreSQL is not UTF-8"))
     };
     line.split(|byte| *byte == b'\t').map(cell).collect()
 }

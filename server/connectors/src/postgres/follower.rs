@@ -8,7 +8,7 @@ use pgwire_replication::{Lsn, PgWireError, ReplicationClient, ReplicationEvent};
 
 use super::pgoutput::{self, Message, TableInfo};
 use super::{ANSWER, at, of_stream, replication};
-use crate::source::SourceError;
+use crate::source::ConnectorError;
 
 /// What comes out of the slot.
 pub struct Follower {
@@ -38,7 +38,7 @@ impl Follower {
     ///
     /// # Errors
     /// The slot is not there, or in use.
-    pub async fn start(def: &PostgresDef, from: i64) -> Result<Follower, SourceError> {
+    pub async fn start(def: &PostgresDef, from: i64) -> Result<Follower, ConnectorError> {
         let config = replication(def, from).await?;
         let starting = async {
             let mut client = ReplicationClient::connect(config).await?;
@@ -47,7 +47,7 @@ impl Follower {
         };
         let started = tokio::time::timeout(ANSWER, starting).await;
         let client = started
-            .map_err(|_| SourceError::passing(format!("{} did not answer in time", at(def))))?
+            .map_err(|_| ConnectorError::passing(format!("{} did not answer in time", at(def))))?
             .map_err(|error| of_stream(def, &error))?;
         Ok(Follower {
             client,
@@ -59,11 +59,11 @@ impl Follower {
     ///
     /// # Errors
     /// The connection is lost; the server tells what we do not understand.
-    pub async fn next(&mut self, def: &PostgresDef) -> Result<Event, SourceError> {
+    pub async fn next(&mut self, def: &PostgresDef) -> Result<Event, ConnectorError> {
         loop {
             let received = self.client.recv().await.map_err(|error| of_stream(def, &error))?;
             let Some(event) = received else {
-                return Err(SourceError::passing(format!(
+                return Err(ConnectorError::passing(format!(
                     "{} has ended the connection",
                     at(def)
                 )));
@@ -84,7 +84,7 @@ impl Follower {
                 },
                 ReplicationEvent::XLogData { data, .. } => {
                     let message = pgoutput::decode(&data).map_err(|why| {
-                        SourceError::passing(format!("{} sent what is not understood: {why}", at(def)))
+                        ConnectorError::passing(format!("{} sent what is not understood: {why}", at(def)))
                     })?;
                     match message {
                         Message::Table(table) => {

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use millrace_catalog::sink::Target;
 use millrace_catalog::{Definition, Object};
-use millrace_connectors::source::SourceError;
+use millrace_connectors::source::ConnectorError;
 use millrace_connectors::writers;
 use millrace_engine::Checkpointed;
 use millrace_planner::RelationId;
@@ -253,12 +253,12 @@ impl Database {
         let holder = Uuid::new_v4().to_string();
         let checked = tokio::time::timeout(PROBE, writers::check(target, &holder)).await;
         let checked = checked.unwrap_or_else(|_| {
-            Err(SourceError::passing(format!(
+            Err(ConnectorError::passing(format!(
                 "the target did not answer within {} seconds",
                 PROBE.as_secs()
             )))
         });
-        checked.map_err(SourceError::into_sql)
+        checked.map_err(ConnectorError::into_sql)
     }
 
     /// Starts to write a sink, if the object is one. `restored`: what it reads, if that was restored at this start.

@@ -28,7 +28,7 @@ use millrace_catalog::connector::postgres::Postgres;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::connect;
-use millrace_connectors::source::{Position, SourceError};
+use millrace_connectors::source::{ConnectorError, Position};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{CatalogChange, LogNote, ObjectId, StorageError};
 use parking_lot::Mutex;
@@ -278,8 +278,8 @@ impl Database {
             let probing = replicating::probe(&def);
             let probed = tokio::time::timeout(PROBE, probing).await;
             let probed =
-                probed.unwrap_or_else(|_| Err(SourceError::passing("the server did not answer in time")));
-            return probed.map(|()| None).map_err(SourceError::into_sql);
+                probed.unwrap_or_else(|_| Err(ConnectorError::passing("the server did not answer in time")));
+            return probed.map(|()| None).map_err(ConnectorError::into_sql);
         }
         if Rows::new(self, scope, relation, connector)?.is_none() {
             return Ok(None);
@@ -287,12 +287,12 @@ impl Database {
         let beginning = Position::default();
         let opening = connect::open(connector, &beginning);
         let opened = tokio::time::timeout(PROBE, opening).await.unwrap_or_else(|_| {
-            Err(SourceError::passing(format!(
+            Err(ConnectorError::passing(format!(
                 "the source did not answer within {} seconds",
                 PROBE.as_secs()
             )))
         });
-        let reader = opened.map_err(SourceError::into_sql)?;
+        let reader = opened.map_err(ConnectorError::into_sql)?;
         let position = reader.position();
         reader.close().await;
         Ok(Some(position))

@@ -1,11 +1,12 @@
 //! SHOW and DESCRIBE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast;
+use millrace_catalog::event_time::EventTimeDef;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, Object, kind_name};
 use millrace_database::Database;
@@ -318,23 +319,44 @@ fn streams(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResu
     Ok(rows.collect())
 }
 
-/// Streams, each with what feeds it.
+/// Streams, and tables that are fed, each with what feeds it. Those that keep what did not enter others are left out.
 fn sources(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResult<Rows> {
     let fed: BTreeMap<ObjectId, SourceInfo> = (db.sources().list().into_iter())
         .map(|info| (info.stream, info))
         .collect();
-    let mut rows = streams(db, scope, schema)?;
-    for (row, object) in rows.iter_mut().zip(objects(scope, schema, ObjectKind::Stream)?) {
-        let connector = (object.relation()).and_then(|relation| relation.connector.as_ref());
-        let progress = fed.get(&object.id).map(|info| &info.progress);
-        row.extend([
-            connector.map(|connector| connector.name().to_owned()),
+    let late: BTreeMap<u64, u64> = (db.runtime().watermarks().into_iter())
+        .map(|status| (status.relation.0, status.late_rows))
+        .collect();
+    let beside: BTreeSet<ObjectId> = (scope.catalog.relations(&scope.database))
+        .filter_map(|object| object.relation())
+        .flat_map(|relation| {
+            let event_time = relation.event_time.as_ref();
+            [relation.errors, event_time.and_then(EventTimeDef::late_stream)]
+        })
+        .flatten()
+        .collect();
+    let connector = |object: &Arc<Object>| {
+        let connector = object.relation()?.connector.as_ref()?;
+        Some(connector.name().to_owned())
+    };
+    let streams = objects(scope, schema, ObjectKind::Stream)?.filter(|object| !beside.contains(&object.id));
+    let tables = objects(scope, schema, ObjectKind::Table)?.filter(|object| connector(object).is_some());
+    let row = |object: &Arc<Object>| {
+        // A table that follows a server is as far as that.
+        let of = std::iter::once(&object.id).chain(&object.depends);
+        let progress = of.filter_map(|id| fed.get(id)).map(|info| &info.progress).next();
+        vec![
+            some(&object.name),
+            some(&object.schema),
+            object.comment.clone(),
+            late.get(&object.id.0).map(u64::to_string),
+            connector(object),
             progress.map(|progress| progress.state.name().to_owned()),
             progress.and_then(|progress| some(progress.lag_records?)),
             progress.and_then(|progress| progress.error.clone()),
-        ]);
-    }
-    Ok(rows)
+        ]
+    };
+    Ok(streams.chain(tables).map(row).collect())
 }
 
 fn sinks(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResult<Rows> {

@@ -11,28 +11,25 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use millrace_catalog::sink::SinkDef;
-use millrace_connectors::source::SourceError;
+use millrace_connectors::source::ConnectorError;
 use millrace_connectors::target::{Reached, Writer};
 use millrace_connectors::writers;
 use millrace_engine::{Runtime, RuntimeError};
 use millrace_postgres::error::SqlError;
 use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
-use rand::Rng;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::Committed;
 use super::writing::Writing;
+use crate::backoff::Backoff;
 use crate::sink_files::directory::{Directory, io_error};
 use crate::sink_files::outbox;
 
-/// How long is waited after a failure: twice as long each time, up to the second.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// What to do when the target and the outbox do not belong together.
 const BEGIN_ANEW: &str = "Drop the sink and create it again; it then writes all rows, so use another topic, or empty this one first.";
 
@@ -41,7 +38,7 @@ const BEGIN_ANEW: &str = "Drop the sink and create it again; it then writes all 
 struct State {
     /// The first step that it does not have, once that is known.
     next: Option<u64>,
-    error: Option<SourceError>,
+    error: Option<ConnectorError>,
 }
 
 /// The task, as the sink's own task has it.
@@ -95,7 +92,7 @@ impl Shipping {
     }
 
     /// Why nothing is delivered.
-    pub fn error(&self) -> Option<SourceError> {
+    pub fn error(&self) -> Option<ConnectorError> {
         self.state.borrow().error.clone()
     }
 
@@ -119,17 +116,12 @@ struct Shipper {
 
 impl Shipper {
     async fn run(mut self) {
-        let mut wait = RETRY.0;
+        let mut backoff = Backoff::new();
         loop {
-            let began = Instant::now();
             let error = match self.deliver().await {
                 Ok(()) => return,
                 Err(error) => error,
             };
-            // What went well for a while begins anew.
-            if began.elapsed() > RETRY.1 {
-                wait = RETRY.0;
-            }
             let is_final = error.is_final;
             let place = self.place.display();
             tracing::warn!(outbox = %place, error = error.message, is_final, "steps of a sink could not be delivered");
@@ -137,21 +129,19 @@ impl Shipper {
             if is_final {
                 return;
             }
-            let jitter = rand::rng().random_range(0.5..1.0);
-            tokio::time::sleep(wait.mul_f64(jitter)).await;
-            wait = (wait * 2).min(RETRY.1);
+            backoff.wait().await;
         }
     }
 
     /// Delivers until there is nobody who takes steps.
-    async fn deliver(&mut self) -> Result<(), SourceError> {
+    async fn deliver(&mut self) -> Result<(), ConnectorError> {
         let mut writer = writers::open(&self.def.target, &Uuid::new_v4().to_string()).await?;
         let delivered = self.deliver_to(writer.as_mut()).await;
         writer.close().await;
         delivered
     }
 
-    async fn deliver_to(&mut self, writer: &mut dyn Writer) -> Result<(), SourceError> {
+    async fn deliver_to(&mut self, writer: &mut dyn Writer) -> Result<(), ConnectorError> {
         let committed = *self.committed.borrow_and_update();
         let mut next = self.begin(writer.reached(), committed).await?;
         loop {
@@ -184,9 +174,9 @@ impl Shipper {
     }
 
     /// The first step that is to be sent, by what the target says.
-    async fn begin(&self, reached: Option<Reached>, committed: Committed) -> Result<u64, SourceError> {
+    async fn begin(&self, reached: Option<Reached>, committed: Committed) -> Result<u64, ConnectorError> {
         let known = (self.state.borrow().next).unwrap_or(committed.outbox.delivered);
-        let foreign = |what: String| Err(SourceError::lasting(what, BEGIN_ANEW));
+        let foreign = |what: String| Err(ConnectorError::lasting(what, BEGIN_ANEW));
         match reached {
             None if known == 0 => Ok(0),
             None => foreign(format!(
@@ -216,11 +206,11 @@ impl Shipper {
     }
 
     /// A step, with its checksum.
-    async fn read(&self, number: u64) -> Result<(u32, Vec<u8>), SourceError> {
+    async fn read(&self, number: u64) -> Result<(u32, Vec<u8>), ConnectorError> {
         let path = self.directory.file(number);
         let content = self.runtime.read_file(&path).await.map_err(of_runtime)?;
         let content = content.map_err(|error| match error.kind() {
-            ErrorKind::NotFound => SourceError::lasting(
+            ErrorKind::NotFound => ConnectorError::lasting(
                 format!(
                     "step {number} is missing in the outbox, \"{}\": perhaps this server was restored from a backup",
                     self.place.display()
@@ -233,10 +223,10 @@ impl Shipper {
     }
 }
 
-fn of_runtime(error: RuntimeError) -> SourceError {
+fn of_runtime(error: RuntimeError) -> ConnectorError {
     of_sql(from_internal::runtime(error))
 }
 
-fn of_sql(error: SqlError) -> SourceError {
-    SourceError::passing(error.message)
+fn of_sql(error: SqlError) -> ConnectorError {
+    ConnectorError::passing(error.message)
 }

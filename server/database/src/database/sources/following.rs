@@ -10,7 +10,7 @@ use millrace_catalog::{Object, Relation};
 use millrace_connectors::changes::{Changes, Placed};
 use millrace_connectors::decode::{BadRecord, Given};
 use millrace_connectors::postgres::{Cell, Message, Server, TableInfo};
-use millrace_connectors::source::SourceError;
+use millrace_connectors::source::ConnectorError;
 use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -87,7 +87,7 @@ impl Following {
     }
 
     /// Refuses what cannot be followed.
-    pub async fn check(&self, def: &PostgresDef, server: &Server) -> Result<(), SourceError> {
+    pub async fn check(&self, def: &PostgresDef, server: &Server) -> Result<(), ConnectorError> {
         let UpstreamTable { schema, name, .. } = &self.upstream;
         let upstream = server.table(def, schema, name).await?;
         if let Some(field) = self
@@ -102,7 +102,7 @@ impl Following {
             .iter()
             .find(|key| !upstream.identity.contains(key.name()))
         {
-            return Err(SourceError::lasting(
+            return Err(ConnectorError::lasting(
                 format!(
                     "updates and deletes of {schema}.{name} do not tell column \"{}\", which is in the primary key here",
                     key.name()
@@ -116,7 +116,7 @@ impl Following {
     }
 
     /// A column that is only here cannot be filled; one that is only there can be taken over.
-    pub fn tell_of_columns(&self, source: &str, info: &TableInfo) -> Result<(), SourceError> {
+    pub fn tell_of_columns(&self, source: &str, info: &TableInfo) -> Result<(), ConnectorError> {
         let is_there = |field: &&FieldRef| info.columns.iter().any(|column| column.name == *field.name());
         if let Some(field) = self.fields.iter().find(|field| !is_there(field)) {
             return Err(no_column(field.name(), &info.schema, &info.name));
@@ -165,8 +165,8 @@ impl Following {
     }
 }
 
-fn no_column(column: &str, schema: &str, name: &str) -> SourceError {
-    SourceError::lasting(
+fn no_column(column: &str, schema: &str, name: &str) -> ConnectorError {
+    ConnectorError::lasting(
         format!("{schema}.{name} has no column \"{column}\""),
         "Columns are named as there. A column that was dropped or renamed there needs a new table here.",
     )
@@ -208,7 +208,7 @@ impl Gathered {
         info: &TableInfo,
         message: &Message,
         at: usize,
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), ConnectorError> {
         match message {
             Message::Insert { row, .. } => self.put(table, info, row, at),
             Message::Update { before, row, .. } => {
@@ -241,7 +241,7 @@ impl Gathered {
         info: &TableInfo,
         row: &[Cell],
         at: usize,
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), ConnectorError> {
         for (column, field) in self.columns.iter_mut().zip(&table.fields) {
             column.push(match cell(info, row, field) {
                 Some(Cell::Text(text)) => Some(utf8(text)?),
@@ -250,7 +250,11 @@ impl Gathered {
                     self.kept.entry(at).or_default().push(field.name().clone());
                     Some(stand_in(field).to_owned())
                 }
-                None => return Err(SourceError::passing("a change has fewer columns than its table")),
+                None => {
+                    return Err(ConnectorError::passing(
+                        "a change has fewer columns than its table",
+                    ));
+                }
             });
         }
         self.puts.push(at);
@@ -263,12 +267,16 @@ impl Gathered {
         info: &TableInfo,
         row: &[Cell],
         at: usize,
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), ConnectorError> {
         for (column, field) in self.keys.iter_mut().zip(&table.key) {
             column.push(match cell(info, row, field) {
                 Some(Cell::Text(text)) => Some(utf8(text)?),
                 Some(Cell::Null | Cell::Unchanged) => None,
-                None => return Err(SourceError::passing("a change has fewer columns than its table")),
+                None => {
+                    return Err(ConnectorError::passing(
+                        "a change has fewer columns than its table",
+                    ));
+                }
             });
         }
         self.deletes.push(at);
@@ -300,10 +308,10 @@ fn cell<'r>(info: &TableInfo, row: &'r [Cell], field: &FieldRef) -> Option<&'r C
     row.get(position)
 }
 
-fn utf8(text: &[u8]) -> Result<String, SourceError> {
+fn utf8(text: &[u8]) -> Result<String, ConnectorError> {
     let text = std::str::from_utf8(text);
     text.map(str::to_owned)
-        .map_err(|_| SourceError::passing("a text of PostgreSQL is not UTF-8"))
+        .map_err(|_| ConnectorError::passing("a text of PostgreSQL is not UTF-8"))
 }
 
 /// What any column of the type may have, until its own value is put there.

@@ -11,7 +11,7 @@ use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::changes::Changes;
 use millrace_connectors::connect;
-use millrace_connectors::source::{Fetched, Lag, Reader, Record, SourceError};
+use millrace_connectors::source::{ConnectorError, Fetched, Lag, Reader, Record};
 use millrace_engine::{EventTime, Runtime, WriteToken};
 use millrace_planner::RelationId;
 use millrace_postgres::error::SqlResult;
@@ -267,7 +267,7 @@ impl Reading {
     }
 
     /// Makes changes of records.
-    async fn make(&self, records: Vec<Record>) -> Result<Made, SourceError> {
+    async fn make(&self, records: Vec<Record>) -> Result<Made, ConnectorError> {
         let rows = Arc::clone(&self.rows);
         let event_time = self.timed.as_ref().map(|timed| Arc::clone(&timed.event_time));
         let now = self.runtime.now();

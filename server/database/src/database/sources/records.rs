@@ -11,7 +11,7 @@ use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::scope::Scope;
 use millrace_connectors::changes::{ChangeDecoder, Changes};
 use millrace_connectors::decode::Given;
-use millrace_connectors::source::{Record, SourceError};
+use millrace_connectors::source::{ConnectorError, Record};
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types::timestamptz;
 
@@ -94,7 +94,7 @@ pub(super) fn bad_rows(
     schema: &SchemaRef,
     bad: &[(&Record, &str, String)],
     now: i64,
-) -> Result<RecordBatch, SourceError> {
+) -> Result<RecordBatch, ConnectorError> {
     let kept = |bytes: &Option<bytes::Bytes>| {
         let bytes = bytes.as_ref()?;
         Some(bytes.slice(..bytes.len().min(KEPT_BYTES_MAX)))
@@ -126,5 +126,5 @@ pub(super) fn bad_rows(
     let batch = cast
         .collect::<Result<Vec<_>, _>>()
         .and_then(|columns| RecordBatch::try_new(Arc::clone(schema), columns));
-    batch.map_err(|error| SourceError::passing(format!("keeping bad records: {error}")))
+    batch.map_err(|error| ConnectorError::passing(format!("keeping bad records: {error}")))
 }

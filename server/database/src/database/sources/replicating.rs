@@ -17,7 +17,7 @@ use millrace_catalog::connector::postgres::{Postgres, PostgresDef};
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::decode::BadRecord;
 use millrace_connectors::postgres::{self, Event, Follower, Message, Server, Snapshot, lsn_text};
-use millrace_connectors::source::{Record, SourceError};
+use millrace_connectors::source::{ConnectorError, Record};
 use millrace_engine::{Runtime, TableLocks};
 use millrace_planner::RelationId;
 use millrace_postgres::error::SqlResult;
@@ -48,7 +48,7 @@ const QUIET_EVERY: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// It cannot, or does not answer.
-pub(super) async fn probe(def: &PostgresDef) -> Result<(), SourceError> {
+pub(super) async fn probe(def: &PostgresDef) -> Result<(), ConnectorError> {
     let server = Server::connect(def).await?;
     match server.slot(def).await? {
         Some(_) => Err(slot_is_there(def)),
@@ -60,14 +60,14 @@ pub(super) async fn probe(def: &PostgresDef) -> Result<(), SourceError> {
 ///
 /// # Errors
 /// It does not answer.
-pub(super) async fn drop_slot(def: &PostgresDef) -> Result<(), SourceError> {
+pub(super) async fn drop_slot(def: &PostgresDef) -> Result<(), ConnectorError> {
     let dropping = async { Server::connect(def).await?.drop_slot(def).await };
     let dropped = tokio::time::timeout(DROP, dropping).await;
-    dropped.unwrap_or_else(|_| Err(SourceError::passing("the server did not answer in time")))
+    dropped.unwrap_or_else(|_| Err(ConnectorError::passing("the server did not answer in time")))
 }
 
-fn slot_is_there(def: &PostgresDef) -> SourceError {
-    SourceError::lasting(
+fn slot_is_there(def: &PostgresDef) -> ConnectorError {
+    ConnectorError::lasting(
         format!("slot \"{}\" is there already", def.slot),
         format!(
             "Choose another slot.name, or drop the slot there if nobody needs it: SELECT pg_drop_replication_slot('{}').",
@@ -158,7 +158,7 @@ impl Replicating {
                 .as_ref()
                 .is_some_and(|system| *system != server.system)
             {
-                return Err(End::Failed(SourceError::lasting(
+                return Err(End::Failed(ConnectorError::lasting(
                     format!(
                         "another PostgreSQL server is at {}:{} now",
                         self.def.host, self.def.port
@@ -224,7 +224,7 @@ impl Replicating {
     ) -> Result<(), End> {
         let def = &self.def;
         let again = "What was read stays. Create another stream, and tables of it, to begin anew.";
-        let of_storage = |error: StorageError| SourceError::passing(error.to_string());
+        let of_storage = |error: StorageError| ConnectorError::passing(error.to_string());
         let db = self.db.upgrade().ok_or(End::Stopped)?;
         let [_, _, making] = facts(self.id);
         let new: Vec<&Arc<Following>> = (tables.values().flatten())
@@ -244,14 +244,14 @@ impl Replicating {
             }
             (Some(_), None) => {
                 let what = format!("slot \"{}\" was dropped: changes since then are lost", def.slot);
-                return Err(SourceError::lasting(what, again).into());
+                return Err(ConnectorError::lasting(what, again).into());
             }
             (Some(_), Some(slot)) if slot.is_lost => {
                 let what = format!(
                     "slot \"{}\" has lost changes that were not read (max_slot_wal_keep_size)",
                     def.slot
                 );
-                return Err(SourceError::lasting(what, again).into());
+                return Err(ConnectorError::lasting(what, again).into());
             }
             (Some(at), Some(slot)) if slot.confirmed > at => {
                 let what = format!(
@@ -260,7 +260,7 @@ impl Replicating {
                     lsn_text(slot.confirmed),
                     lsn_text(at)
                 );
-                return Err(SourceError::lasting(what, again).into());
+                return Err(ConnectorError::lasting(what, again).into());
             }
             _ if new.is_empty() => return Ok(()),
             _ => postgres::snapshot(def, true).await?,
@@ -288,7 +288,7 @@ impl Replicating {
         server: &Server,
         snapshot: &Snapshot,
         table: &Arc<Following>,
-    ) -> Result<usize, SourceError> {
+    ) -> Result<usize, ConnectorError> {
         let locks = self
             .runtime
             .lock_tables(&[table.relation])
@@ -326,13 +326,13 @@ impl Replicating {
         Ok(copied)
     }
 
-    fn rows_of(&self, locks: &TableLocks, table: &Following) -> Result<RecordBatch, SourceError> {
+    fn rows_of(&self, locks: &TableLocks, table: &Following) -> Result<RecordBatch, ConnectorError> {
         self.runtime
             .rows_of_table(locks, table.relation)
             .map_err(of_runtime)
     }
 
-    async fn make(&self, table: &Arc<Following>, gathered: Gathered) -> Result<Made, SourceError> {
+    async fn make(&self, table: &Arc<Following>, gathered: Gathered) -> Result<Made, ConnectorError> {
         let table = Arc::clone(table);
         let work = move || table.make(gathered);
         let computed = self
@@ -348,7 +348,7 @@ impl Replicating {
         made: &Made,
         bad: &[BadRecord],
         position: &dyn Fn(usize) -> i64,
-    ) -> Result<Vec<(RelationId, ChangeBatch)>, SourceError> {
+    ) -> Result<Vec<(RelationId, ChangeBatch)>, ConnectorError> {
         let record = |bad: &BadRecord| Record {
             split: 0,
             offset: position(bad.at),
@@ -401,7 +401,7 @@ impl Replicating {
                     open_bytes += message.bytes();
                     if open_bytes > TRANSACTION_BYTES_MAX {
                         let most = TRANSACTION_BYTES_MAX >> 20;
-                        return Err(End::Failed(SourceError::lasting(
+                        return Err(End::Failed(ConnectorError::lasting(
                             format!("a transaction has more than {most} MB of values"),
                             "What is committed together is written together, and must fit into memory.",
                         )));
@@ -447,12 +447,12 @@ impl Replicating {
     }
 
     /// Has the catalog keep a place at which there was nothing to be written.
-    fn keep(&self, place: &Place) -> Result<(), SourceError> {
+    fn keep(&self, place: &Place) -> Result<(), ConnectorError> {
         let Some(db) = self.db.upgrade() else {
             return Ok(());
         };
         let kept = db.put_place(self.id, place);
-        kept.map_err(|error| SourceError::passing(error.to_string()))?;
+        kept.map_err(|error| ConnectorError::passing(error.to_string()))?;
         self.progress
             .send_modify(|progress| progress.place.clone_from(place));
         Ok(())
@@ -467,11 +467,11 @@ impl Replicating {
         tables: &ByName,
         (at, place): (i64, &Place),
         told_of: &mut BTreeSet<String>,
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), ConnectorError> {
         for id in message.tables() {
             let info = follower.table(id);
             let info =
-                info.ok_or_else(|| SourceError::passing("a change is of a table that was not described"))?;
+                info.ok_or_else(|| ConnectorError::passing("a change is of a table that was not described"))?;
             let name = (info.schema.clone(), info.name.clone());
             for table in tables.get(&name).into_iter().flatten() {
                 // What the copy has already is not taken again.
@@ -564,7 +564,7 @@ impl Replicating {
     }
 
     /// Rows of the server's stream.
-    fn transaction_rows(&self, transactions: &[Transaction]) -> Result<ChangeBatch, SourceError> {
+    fn transaction_rows(&self, transactions: &[Transaction]) -> Result<ChangeBatch, ConnectorError> {
         let columns: Vec<ArrayRef> = vec![
             Arc::new(StringArray::from_iter_values(
                 transactions.iter().map(|transaction| lsn_text(transaction.lsn)),
@@ -584,7 +584,7 @@ impl Replicating {
         let rows = cast
             .collect::<Result<Vec<_>, _>>()
             .and_then(|columns| RecordBatch::try_new(Arc::clone(&self.stream), columns));
-        let rows = rows.map_err(|error| SourceError::passing(error.to_string()))?;
+        let rows = rows.map_err(|error| ConnectorError::passing(error.to_string()))?;
         Ok(ChangeBatch::insertions(rows))
     }
 }

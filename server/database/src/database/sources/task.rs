@@ -1,30 +1,26 @@
 //! What all tasks have in common that read: they try again, stop when they are told, and write what they read with where they are.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
 
-use millrace_connectors::source::{Record, SourceError};
+use millrace_connectors::source::{ConnectorError, Record};
 use millrace_engine::{LateRows, Runtime, RuntimeError, TableLocks, WriteOptions, WriteToken};
 use millrace_planner::RelationId;
 use millrace_postgres::error::SqlError;
 use millrace_postgres::from_internal;
 use millrace_storage::ChangeBatch;
-use rand::Rng;
 use tokio::sync::watch;
 
 use super::{Note, Progress, State};
-
-/// How long is waited after a failure: twice as long each time, up to the second.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+use crate::backoff::Backoff;
 
 /// Why nothing more is read.
 pub(super) enum End {
-    Failed(SourceError),
+    Failed(ConnectorError),
     Stopped,
 }
 
-impl From<SourceError> for End {
-    fn from(error: SourceError) -> Self {
+impl From<ConnectorError> for End {
+    fn from(error: ConnectorError) -> Self {
         End::Failed(error)
     }
 }
@@ -41,8 +37,7 @@ pub(super) async fn told(stopped: &Stopped) {
 pub(super) struct Retry<'t> {
     name: &'t str,
     progress: &'t watch::Sender<Progress>,
-    wait: Duration,
-    began: Instant,
+    backoff: Backoff,
 }
 
 impl<'t> Retry<'t> {
@@ -50,18 +45,13 @@ impl<'t> Retry<'t> {
         Retry {
             name,
             progress,
-            wait: RETRY.0,
-            began: Instant::now(),
+            backoff: Backoff::new(),
         }
     }
 
     /// Waits until there is to be another attempt; false: there is to be none, since it was stopped, or somebody must do something first.
     pub async fn after(&mut self, end: End, stopped: &Stopped) -> bool {
         let End::Failed(error) = end else { return false };
-        // What went well for a while begins anew.
-        if self.began.elapsed() > RETRY.1 {
-            self.wait = RETRY.0;
-        }
         let shown = match &error.hint {
             Some(hint) => format!("{}. {hint}", error.message),
             None => error.message.clone(),
@@ -78,14 +68,10 @@ impl<'t> Retry<'t> {
             return false;
         }
         tracing::warn!(stream = self.name, error = shown, "a source is tried again");
-        let jitter = rand::rng().random_range(0.5..1.0);
         tokio::select! {
-            () = tokio::time::sleep(self.wait.mul_f64(jitter)) => {}
-            () = told(stopped) => return false,
+            () = self.backoff.wait() => true,
+            () = told(stopped) => false,
         }
-        self.wait = (self.wait * 2).min(RETRY.1);
-        self.began = Instant::now();
-        true
     }
 }
 
@@ -100,7 +86,7 @@ pub(super) async fn write_down(
     const OPEN: u8 = 0;
     const SUBMITTED: u8 = 1;
     const GIVEN_UP: u8 = 2;
-    let bytes = serde_json::to_vec(note).map_err(|error| SourceError::passing(error.to_string()))?;
+    let bytes = serde_json::to_vec(note).map_err(|error| ConnectorError::passing(error.to_string()))?;
     let gate = AtomicU8::new(OPEN);
     let pass = |to: u8| {
         let passed = gate.compare_exchange(OPEN, to, Ordering::AcqRel, Ordering::Acquire);
@@ -128,8 +114,8 @@ pub(super) async fn write_down(
 }
 
 /// The source is not to go on behind a record that is no row.
-pub(super) fn stop_at(record: &Record, error: &SqlError) -> SourceError {
-    SourceError::lasting(
+pub(super) fn stop_at(record: &Record, error: &SqlError) -> ConnectorError {
+    ConnectorError::lasting(
         format!(
             "record {} of partition {} is no row: {}",
             record.offset, record.split, error.message
@@ -138,10 +124,10 @@ pub(super) fn stop_at(record: &Record, error: &SqlError) -> SourceError {
     )
 }
 
-pub(super) fn of_sql(error: SqlError) -> SourceError {
-    SourceError::passing(error.message)
+pub(super) fn of_sql(error: SqlError) -> ConnectorError {
+    ConnectorError::passing(error.message)
 }
 
-pub(super) fn of_runtime(error: RuntimeError) -> SourceError {
-    SourceError::passing(from_internal::runtime(error).message)
+pub(super) fn of_runtime(error: RuntimeError) -> ConnectorError {
+    ConnectorError::passing(from_internal::runtime(error).message)
 }
