@@ -11,6 +11,7 @@
 mod changes;
 mod follow;
 mod freshness;
+mod reading;
 mod records;
 mod replay;
 mod snapshot;

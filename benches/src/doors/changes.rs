@@ -47,12 +47,18 @@ struct Measured {
 /// A server fails, or the view has not what was committed.
 pub async fn run(scale: &Scale, target: &Target, there: &Postgres) -> Result<Experiment, BenchError> {
     let mut measured = Measured::default();
-    for _ in 0..scale.runs {
-        fill(scale, there).await?;
-        let (alone, _) = update(scale, there).await?;
-        measured.alone.push(alone);
-        fill(scale, there).await?;
+    for turn in 0..scale.runs {
+        let mut alone = None;
+        // What comes first changes, as the second may find more in caches.
+        if turn % 2 == 0 {
+            alone = Some(update_alone(scale, there).await?);
+        }
         let committed = followed(scale, target, there, &mut measured).await?;
+        let alone = match alone {
+            Some(alone) => alone,
+            None => update_alone(scale, there).await?,
+        };
+        measured.alone.push(alone);
         measured.share.push(100.0 * committed / alone);
     }
     let mut experiment = Experiment::new(
@@ -81,6 +87,12 @@ pub async fn run(scale: &Scale, target: &Target, there: &Postgres) -> Result<Exp
         None,
     );
     Ok(experiment)
+}
+
+/// One turn of PostgreSQL alone; commits a second.
+async fn update_alone(scale: &Scale, there: &Postgres) -> Result<f64, BenchError> {
+    fill(scale, there).await?;
+    Ok(update(scale, there).await?.0)
 }
 
 /// Makes the table anew.
@@ -144,6 +156,7 @@ async fn followed(
     there: &Postgres,
     measured: &mut Measured,
 ) -> Result<f64, BenchError> {
+    fill(scale, there).await?;
     let bed = FreshServer::start(target).await?;
     for sql in [
         create_source(there),

@@ -7,11 +7,13 @@
 use std::time::Duration;
 
 use krafka::Record;
+use krafka::consumer::ConsumerRecord;
 use millrace_sql_tests::kafka::{Broker, create_topic};
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
 
 use super::follow::{Follower, now_us};
-use super::{Scale, kafka, kafka_failed, records};
+use super::{Scale, kafka, kafka_failed, reading, records};
 use crate::apart::{self, Apart};
 use crate::client::Client;
 use crate::error::BenchError;
@@ -149,8 +151,10 @@ pub async fn run(
     broker: &Broker,
 ) -> Result<Experiment, BenchError> {
     let mut found = vec![];
+    let mut alone = vec![];
     for turn in 0..scale.runs {
         found.push(once(scale, size, target, broker, turn).await?);
+        alone.push(read_alone(scale, size, broker, turn).await?);
     }
     let mut experiment = Experiment::new(
         NAME,
@@ -160,7 +164,8 @@ pub async fn run(
              ads, and is followed by COPY (SUBSCRIBE ..) TO STDOUT. Of every record that was scheduled after the first {:.1} s: from \
              its scheduled time until a row that includes it is seen. Of every update (the rows of an epoch): from the scheduled time \
              of its newest record until its last row is seen. A late producer counts against the result; how late it was stands \
-             below. Each value is one run's. The aim is a tenth of Flink 2.3's 44 and 102 ms, measured of every record, at 50,000 \
+             below. Each value is one run's. By turns with the client library \
+             alone, which reads the topic in this process: until it has the record. The aim is a tenth of Flink 2.3's 44 and 102 ms, measured of every record, at 50,000 \
              records/s on two such cores with producer and broker beside it.",
             scale.rate,
             records::PARTITIONS,
@@ -186,6 +191,14 @@ pub async fn run(
     add("producer late: max", "ms", &|f| f.fed.late_ms.max, None);
     add("CPU time of the producer", "s", &|f| f.fed.cpu_s, None);
     add("CPU time of the server", "s", &|f| f.server_cpu_s, None);
+    let mut add = |name: &str, value: &dyn Fn(&(Spread, Fed)) -> f64| {
+        let name = format!("the client library alone: {name}");
+        experiment.add(name, "ms", alone.iter().map(value).collect(), None);
+    };
+    add("records: p50", &|(records_ms, _)| records_ms.p50);
+    add("records: p99", &|(records_ms, _)| records_ms.p99);
+    add("records: max", &|(records_ms, _)| records_ms.max);
+    add("producer late: p99", &|(_, fed)| fed.late_ms.p99);
     Ok(experiment)
 }
 
@@ -216,21 +229,9 @@ async fn once(
     let observer = Client::connect(bed.server.pg()).await?;
     let follower = Follower::new(&observer, "newest").await?;
     let cpu = process::cpu_time(bed.server.pid())?;
-    let feed = Feed {
-        address: broker.address(),
-        topic,
-        begin_us: now_us() + START_US,
-        rate: scale.rate,
-        count: (scale.rate as f64 * scale.steady.as_secs_f64()) as u64,
-    };
+    let feed = feed(scale, broker, topic);
     let watched = tokio::spawn(watch(follower, feed.clone(), scale.warm_up));
-    let fed = apart::measure(size, &feed, None).await;
-    // A producer that failed says why; the view would only be waited for.
-    if fed.is_err() {
-        watched.abort();
-    }
-    let fed = fed?;
-    let (records_ms, updates_ms) = watched.await.map_err(BenchError::engine)??;
+    let ((records_ms, updates_ms), fed) = feed_while(size, &feed, watched).await?;
     let server_cpu_s = process::cpu_time(bed.server.pid())?
         .saturating_sub(cpu)
         .as_secs_f64();
@@ -244,6 +245,64 @@ async fn once(
         fed,
         server_cpu_s,
     })
+}
+
+/// The producer of a run, which begins when it has had time to start.
+fn feed(scale: &Scale, broker: &Broker, topic: String) -> Feed {
+    Feed {
+        address: broker.address(),
+        topic,
+        begin_us: now_us() + START_US,
+        rate: scale.rate,
+        count: (scale.rate as f64 * scale.steady.as_secs_f64()) as u64,
+    }
+}
+
+/// Runs the producer until who watches has seen all.
+async fn feed_while<T>(
+    size: Size,
+    feed: &Feed,
+    watched: JoinHandle<Result<T, BenchError>>,
+) -> Result<(T, Fed), BenchError> {
+    let fed = apart::measure(size, feed, None).await;
+    // A producer that failed says why; its records would only be waited for.
+    if fed.is_err() {
+        watched.abort();
+    }
+    let fed = fed?;
+    Ok((watched.await.map_err(BenchError::engine)??, fed))
+}
+
+/// How soon the client library has the records.
+async fn read_alone(
+    scale: &Scale,
+    size: Size,
+    broker: &Broker,
+    turn: usize,
+) -> Result<(Spread, Fed), BenchError> {
+    let kafka = kafka(&broker.address()).await?;
+    let topic = format!("alone_{turn}");
+    create_topic(&kafka, &topic, records::PARTITIONS).await?;
+    let feed = feed(scale, broker, topic.clone());
+    let (count, first_us) = (feed.count, feed.begin_us + scale.warm_up.as_micros() as u64);
+    let watched = tokio::spawn(async move {
+        let mut of_records = vec![];
+        let show = |records: Vec<ConsumerRecord>| {
+            let now = now_us();
+            for record in records {
+                let due_us = record.value.as_deref().and_then(records::time_us);
+                let due_us = due_us.ok_or_else(|| BenchError::Wrong("a record has no time".into()))?;
+                if due_us >= first_us {
+                    of_records.push((now as f64 - due_us as f64) / 1e3);
+                }
+            }
+            Ok(())
+        };
+        reading::read(&kafka, &topic, count, show).await?;
+        Ok(of_records)
+    });
+    let (records_ms, fed) = feed_while(size, &feed, watched).await?;
+    Ok((Spread::of(records_ms)?, fed))
 }
 
 /// Follows the view until it has all records: milliseconds of every record and of every update.

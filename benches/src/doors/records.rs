@@ -44,6 +44,13 @@ pub fn json(event: u64, time_us: u64) -> Bytes {
     text.into()
 }
 
+/// The time in a JSON object.
+pub fn time_us(json: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(json).ok()?;
+    let (_, rest) = text.split_once("\"event_time\":")?;
+    rest.split(',').next()?.parse().ok()
+}
+
 /// An event as a line of CSV.
 pub fn csv(event: u64, time_us: u64) -> Bytes {
     let parts = Parts::of(event);
@@ -114,6 +121,7 @@ mod tests {
             .map(|column| column.split(' ').next().unwrap());
         let fields: Vec<String> = names.map(|name| text(&json[name])).collect();
         assert_eq!(fields.join(","), csv);
+        assert_eq!(time_us(&super::json(7, 12)), Some(12));
         assert_eq!(ad_of(json["ad_id"].as_u64().unwrap()), Some(ad(7)));
     }
 }

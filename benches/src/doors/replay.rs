@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use krafka::consumer::AutoOffsetReset;
 use krafka::{Kafka, Record};
 use millrace_sql_tests::kafka::{Broker, create_topic};
 
-use super::{PATIENCE, Scale, kafka, kafka_failed, records, until};
+use super::{Scale, kafka, kafka_failed, reading, records, until};
 use crate::error::BenchError;
 use crate::process;
 use crate::results::Experiment;
@@ -70,8 +69,9 @@ pub async fn run(scale: &Scale, target: &Target, broker: &Broker) -> Result<Expe
                 .cpu_us
                 .push(cpu.as_secs_f64() * 1e6 / scale.records as f64);
         }
-        let seconds = read_alone(&kafka, scale.records).await?;
-        alone.push(scale.records as f64 / seconds);
+        let begin = Instant::now();
+        reading::read(&kafka, FORMS[0].topic, scale.records, |_| Ok(())).await?;
+        alone.push(scale.records as f64 / begin.elapsed().as_secs_f64());
     }
     let mut experiment = Experiment::new(
         NAME,
@@ -162,36 +162,4 @@ async fn read(
     let cpu = process::cpu_time(bed.server.pid())?.saturating_sub(cpu);
     bed.stop().await?;
     Ok((seconds, cpu))
-}
-
-/// Seconds in which the client library reads a topic.
-async fn read_alone(kafka: &Kafka, count: u64) -> Result<f64, BenchError> {
-    let failed = || kafka_failed("cannot read");
-    let begin = Instant::now();
-    let consumer = kafka
-        .consumer_without_group()
-        .auto_offset_reset(AutoOffsetReset::Earliest)
-        .enable_auto_commit(false)
-        .max_poll_records(10_000)
-        .max_buffered_records(100_000)
-        .build()
-        .await
-        .map_err(failed())?;
-    let assigned = consumer
-        .assign(FORMS[0].topic, (0..records::PARTITIONS).collect())
-        .await;
-    assigned.map_err(failed())?;
-    let mut read = 0;
-    while read < count {
-        let records = consumer.poll(PATIENCE).await.map_err(failed())?;
-        if records.is_empty() {
-            return Err(BenchError::Wrong(format!(
-                "the topic has {read} of {count} records"
-            )));
-        }
-        read += records.len() as u64;
-    }
-    let seconds = begin.elapsed().as_secs_f64();
-    consumer.close().await.map_err(failed())?;
-    Ok(seconds)
 }
