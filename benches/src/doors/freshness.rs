@@ -164,9 +164,9 @@ pub async fn run(
              ads, and is followed by COPY (SUBSCRIBE ..) TO STDOUT. Of every record that was scheduled after the first {:.1} s: from \
              its scheduled time until a row that includes it is seen. Of every update (the rows of an epoch): from the scheduled time \
              of its newest record until its last row is seen. A late producer counts against the result; how late it was stands \
-             below. Each value is one run's. By turns with the client library \
-             alone, which reads the topic in this process: until it has the record. The aim is a tenth of Flink 2.3's 44 and 102 ms, measured of every record, at 50,000 \
-             records/s on two such cores with producer and broker beside it.",
+             below. Each value is one run's. By turns with the client library alone, which reads the topic in this process: until it \
+             has the record. The aim is a tenth of Flink 2.3's 44 and 102 ms, measured of every record, at 50,000 records/s on two \
+             such cores with producer and broker beside it.",
             scale.rate,
             records::PARTITIONS,
             scale.steady.as_secs_f64(),
