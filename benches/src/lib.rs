@@ -8,6 +8,7 @@
 //!        │   └─ flights, views, millrace-oracle ── the data, the views over it, and what they must show
 //!        ├─ drizzle, neptune, mapreduce, monotasks, faucet ── the papers' experiments, servers in this process
 //!        │   └─ bed ── such a server, which rows are handed to as Arrow
+//!        ├─ doors ── a real broker and a real PostgreSQL server, and a server that reads them
 //!        ├─ tpch, ivm, ingest ── the runtime alone, and storage alone
 //!        ├─ crash, random_views ── the tests that take as long as one likes, with their results kept
 //!        ├─ apart ── measurements in processes of their own
@@ -25,6 +26,7 @@ pub mod apart;
 pub mod bed;
 pub mod client;
 pub mod crash;
+pub mod doors;
 pub mod drizzle;
 pub mod durability;
 pub mod error;
@@ -65,6 +67,7 @@ pub const SUITES: &[Entry] = &[
     Entry::of::<durability::recovery::Recovery>(),
     Entry::of::<durability::checkpoint::Checkpoints>(),
     Entry::of::<faucet::Faucet>(),
+    Entry::of::<doors::Doors>(),
 ];
 
 /// All kinds of measurements that have a process of their own.
@@ -72,4 +75,5 @@ pub const APART: &[Kind] = &[
     Kind::of::<ivm::Cell>(),
     Kind::of::<faucet::Cell>(),
     Kind::of::<faucet::Soak>(),
+    Kind::of::<doors::Feed>(),
 ];
