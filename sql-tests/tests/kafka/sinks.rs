@@ -159,7 +159,7 @@ pub async fn forms(broker: &Broker, place: &Path) -> Result<(), Failure> {
         &client,
         "SELECT name, relation, connector, type, format, path, state, files, rows, lag_rows, lag_seconds, error \
          FROM mr_catalog.sinks WHERE name IN ('k0', 'k3') ORDER BY name",
-        "k0 s kafka append-only json plain running 2 3 0 0 NULL, k3 mv kafka upsert json upsert running 3 6 0 0 NULL",
+        "k0 s kafka append-only json sink_plain running 2 3 0 0 NULL, k3 mv kafka upsert json upsert running 3 6 0 0 NULL",
     )
     .await?;
     // A restart sends nothing again.
