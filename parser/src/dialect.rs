@@ -10,10 +10,11 @@
 
 use std::any::TypeId;
 
-use sqlparser::ast::Expr;
+use sqlparser::ast::{CastKind, Expr};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::Token;
 
 /// PostgreSQL's dialect with `FOR SYSTEM_TIME AS OF`.
 #[derive(Debug)]
@@ -71,6 +72,9 @@ impl Dialect for MillraceDialect {
     }
 
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if let Some(interval) = interval_with_digits(parser) {
+            return Some(interval);
+        }
         POSTGRES.parse_prefix(parser)
     }
 
@@ -107,4 +111,30 @@ impl Dialect for MillraceDialect {
         supports_interval_options, supports_insert_table_alias, supports_create_table_like_parenthesized,
         supports_select_wildcard_with_alias, supports_comma_separated_trim, supports_xml_expressions,
     }
+}
+
+/// `INTERVAL(3) '1 s'`, whose digits sqlparser forgets.
+fn interval_with_digits(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    let tokens: [Token; 5] = parser.peek_tokens();
+    match &tokens {
+        [
+            Token::Word(word),
+            Token::LParen,
+            Token::Number(..),
+            Token::RParen,
+            Token::SingleQuotedString(_),
+        ] if word.keyword == Keyword::INTERVAL => {}
+        _ => return None,
+    }
+    let data_type = match parser.parse_data_type() {
+        Ok(data_type) => data_type,
+        Err(error) => return Some(Err(error)),
+    };
+    Some(parser.parse_value().map(|value| Expr::Cast {
+        kind: CastKind::DoubleColon,
+        expr: Box::new(Expr::Value(value)),
+        data_type,
+        array: false,
+        format: None,
+    }))
 }

@@ -11,7 +11,7 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
 use datafusion::sql::sqlparser::ast;
-use millrace_functions::sql::{bound, comparisons, equality, rewrite, type_check};
+use millrace_functions::sql::{bound, comparisons, equality, output_types, rewrite, type_check};
 use millrace_planner::{Binder, Emit};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -393,6 +393,7 @@ impl<'a> Reader<'a> {
     pub fn bind_query(&self, query: &ast::Query) -> SqlResult<LogicalPlan> {
         Binder::new(self.state, self)
             .query(query)
+            .and_then(output_types::noted)
             .and_then(comparisons::read_literals)
             .and_then(equality::by_value)
             .and_then(bound::as_postgresql)

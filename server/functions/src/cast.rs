@@ -23,7 +23,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::interval::intervals;
 use millrace_postgres::types::output::TextColumn;
-use millrace_postgres::types::{self, ANNOTATION, SqlType, is_text, length_limit, parse};
+use millrace_postgres::types::{self, ANNOTATION, SqlType, digits, is_text, length_limit, parse};
 
 use crate::arguments::constant;
 use crate::arithmetic::range;
@@ -274,6 +274,10 @@ fn cut(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
 /// # Errors
 /// The first value that has no counterpart, as an [`millrace_postgres::error::SqlError`] inside.
 pub fn convert(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
+    Ok(digits::rounded(to, with_all_digits(from, to, values)?))
+}
+
+fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
     let target = to.data_type();
     let annotation = to.metadata().get(ANNOTATION);
     if annotation == from.metadata().get(ANNOTATION) && values.data_type() == target {

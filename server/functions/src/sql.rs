@@ -9,13 +9,13 @@
 //! | `json_aggregates` | the syntax tree | `jsonb_agg`, `jsonb_object_agg` |
 //! | `with_ties` | the syntax tree | FETCH FIRST .. WITH TIES |
 //! | [`column_names`] | the syntax tree | what columns are called that a query does not name |
-//! | [`comparisons`] | the bound plan | literals in IN and BETWEEN |
+//! | [`comparisons`] | the bound plan | literals beside what has a type only then, in IN and BETWEEN |
 //! | [`equality`] | the bound plan | groups, sets and joins of jsonb and interval by value |
 //! | [`bound`] | the bound plan | functions and operators that PostgreSQL has otherwise |
 //! | [`type_check`] | the bound plan | types that are not brought together |
 //! | `stored_texts` | the bound plan | uuid, json and jsonb beside texts |
 //! | [`sort_key`] | the bound plan | ORDER BY of jsonb and interval |
-//! | [`output_types`] | the bound plan | what clients are told that its columns are |
+//! | [`output_types`] | the bound plan | what its columns are, where DataFusion's types forget it |
 //! | [`zoned_cast`] | the bound plan | casts in the time zone of the session |
 //!
 //! It uses the functions beside it; none of these uses it.

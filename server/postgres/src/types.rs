@@ -8,6 +8,7 @@
 //! | bytea | Binary | |
 //! | date, time, timestamp, timestamptz | Date32, Time64(us), Timestamp(us), Timestamp(us, UTC) | |
 //! | interval | Interval(MonthDayNano) | |
+//! | the same with digits of seconds | the same | the type's name, `timestamp(3) without time zone` |
 //! | uuid | Utf8, lower case with hyphens | `uuid` |
 //! | json, jsonb | Utf8, jsonb in PostgreSQL's normal form | `json`, `jsonb` |
 //! | t[] | List | the element's |
@@ -16,6 +17,7 @@
 //! and casts of uuid and jsonb are then those of their texts, which order the same way. `numeric` without a precision is
 //! held with ten digits after the point; char(n) is held without its padding.
 
+pub mod digits;
 pub mod interval;
 pub mod json;
 pub mod output;
@@ -125,20 +127,16 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
         }
         Sql::Bytea => SqlType::plain(DataType::Binary),
         Sql::Date => SqlType::plain(DataType::Date32),
-        Sql::Time(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-            time_precision(*precision)?;
-            SqlType::plain(DataType::Time64(TimeUnit::Microsecond))
+        Sql::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            digits::annotated(DataType::Time64(TimeUnit::Microsecond), *digits)?
         }
-        Sql::Timestamp(precision, zone) => {
-            time_precision(*precision)?;
-            match zone {
-                TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => {
-                    SqlType::plain(DataType::Timestamp(TimeUnit::Microsecond, None))
-                }
-                TimezoneInfo::WithTimeZone | TimezoneInfo::Tz => SqlType::plain(timestamptz()),
-            }
+        Sql::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            digits::annotated(DataType::Timestamp(TimeUnit::Microsecond, None), *digits)?
         }
-        Sql::Interval { .. } => SqlType::plain(DataType::Interval(IntervalUnit::MonthDayNano)),
+        Sql::Timestamp(digits, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => {
+            digits::annotated(timestamptz(), *digits)?
+        }
+        Sql::Interval { fields, precision } => digits::interval(fields.as_ref(), *precision)?,
         Sql::Uuid => SqlType::annotated(DataType::Utf8, "uuid"),
         Sql::JSON => SqlType::annotated(DataType::Utf8, "json"),
         Sql::JSONB => SqlType::annotated(DataType::Utf8, "jsonb"),
@@ -241,16 +239,6 @@ fn character_length(length: Option<&ast::CharacterLength>) -> SqlResult<Option<u
             "length of a character type must be at least 1",
         )),
         Some(ast::CharacterLength::IntegerLength { length, .. }) => Ok(Some(*length)),
-    }
-}
-
-fn time_precision(precision: Option<u64>) -> SqlResult<()> {
-    match precision {
-        Some(digits) if digits > 6 => Err(SqlError::new(
-            SqlState::InvalidParameterValue,
-            format!("precision {digits} of a time type must be between 0 and 6"),
-        )),
-        _ => Ok(()),
     }
 }
 
@@ -394,8 +382,28 @@ pub fn is_any_numeric(field: &Field) -> bool {
     field.data_type() == &DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE)
 }
 
+/// `pg_attribute.atttypmod`: the precision and scale of a numeric, the length of a varchar or char, the digits of a time's
+/// seconds, or those of an array's elements; else -1.
+pub fn modifier(field: &Field) -> i32 {
+    /// PostgreSQL counts the header of a variable-length value.
+    const HEADER_BYTES: i32 = 4;
+    if let Some((_, length)) = length_limit(field) {
+        return i32::try_from(length).map_or(i32::MAX, |length| length.saturating_add(HEADER_BYTES));
+    }
+    match field.data_type() {
+        DataType::List(item) => modifier(item),
+        DataType::Decimal128(precision, scale) if !field.metadata().contains_key(ANNOTATION) => {
+            ((i32::from(*precision) << 16) | i32::from(*scale)) + HEADER_BYTES
+        }
+        _ => digits::modifier(field).unwrap_or(-1),
+    }
+}
+
 /// The type of an expression without lengths and precisions, as `pg_typeof` names it.
 pub fn plain_name(field: &Field) -> String {
+    if matches!(field.data_type(), DataType::Interval(_)) {
+        return "interval".to_owned();
+    }
     let name = type_name(field);
     match (name.find('('), name.find(')')) {
         (Some(start), Some(end)) if start < end => format!("{}{}", &name[..start], &name[end + 1..]),
@@ -408,7 +416,9 @@ pub fn type_name(field: &Field) -> String {
     let annotation = field
         .metadata()
         .get(ANNOTATION)
-        .filter(|name| *name != "numeric" || is_any_numeric(field));
+        .filter(|name| *name != "numeric" || is_any_numeric(field))
+        // A cast to another type may have kept it.
+        .filter(|name| !digits::names_a_time(name) || digits::is_noted(field));
     if let Some(annotation) = annotation {
         return match annotation.strip_prefix("varchar") {
             Some(rest) => format!("character varying{rest}"),

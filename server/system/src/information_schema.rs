@@ -161,6 +161,19 @@ fn columns(catalog: &CatalogSnapshot, database: &str) -> Columns {
             }))),
         ),
         (
+            "datetime_precision",
+            Arc::new(Int32Array::from_iter(
+                rows.iter().map(|(_, _, field, _)| types::digits::told(field)),
+            )),
+        ),
+        (
+            "interval_type",
+            texts(
+                rows.iter()
+                    .map(|(_, _, field, _)| types::digits::fields_told(field)),
+            ),
+        ),
+        (
             "udt_name",
             texts(
                 rows.iter()
@@ -176,7 +189,7 @@ fn bare_type_name(field: &arrow::datatypes::Field) -> String {
     if name.ends_with("[]") {
         return "ARRAY".to_string();
     }
-    name.split('(').next().unwrap_or_default().to_string()
+    types::plain_name(field)
 }
 
 fn views(catalog: &CatalogSnapshot, database: &str) -> Columns {

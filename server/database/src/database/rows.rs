@@ -18,7 +18,7 @@ use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::{self, df};
 use millrace_postgres::names::did_you_mean;
-use millrace_postgres::types::{SqlType, output, parse};
+use millrace_postgres::types::{SqlType, digits, output, parse};
 
 use millrace_storage::ObjectId;
 
@@ -326,7 +326,8 @@ pub fn describe_row(schema: &Schema, columns: &[ArrayRef], row: usize) -> String
 fn now(instant: i64, field: &Field, rows: usize) -> datafusion::error::Result<ArrayRef> {
     let values: ArrayRef =
         Arc::new(TimestampMicrosecondArray::from_value(instant, rows).with_timezone("UTC"));
-    Ok(arrow::compute::cast(&values, field.data_type())?)
+    let values = arrow::compute::cast(&values, field.data_type())?;
+    Ok(digits::rounded(field, values))
 }
 
 /// The positions of columns by name; all of them that can be given when no names are.

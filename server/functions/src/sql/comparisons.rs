@@ -1,17 +1,20 @@
 //! Quoted literals in `x IN (..)` and `x BETWEEN .. AND ..`, read by the type of `x`.
 //!
 //! Operators are planned one by one and have their literals read then (see [`crate::arithmetic`]). These two have no such
-//! hook, so that the conditions of a bound plan are gone through instead. Only conditions: they have no names that
-//! other parts of the plan refer to.
+//! hook, so that a bound plan is gone through instead; and with it the comparisons of a CASE, and of a column that is one, whose type is
+//! known only then.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, DFSchemaRef, Result};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::common::{DFSchema, DFSchemaRef, Result, ScalarValue};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use millrace_postgres::types::is_text;
 use std::sync::Arc;
 
 use crate::arithmetic::read_as;
+use crate::sql::output_types::field_of;
 
-/// The plan, with the literals of its conditions read.
+/// The plan, with the literals of its comparisons read.
 ///
 /// # Errors
 /// A literal is no input of its type.
@@ -20,23 +23,54 @@ pub fn read_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
         let schema: DFSchemaRef = match &node {
             LogicalPlan::Filter(filter) => Arc::clone(filter.input.schema()),
             LogicalPlan::Join(join) => Arc::new(join.left.schema().join(join.right.schema())?),
+            LogicalPlan::Projection(projection) => Arc::clone(projection.input.schema()),
             _ => return Ok(Transformed::no(node)),
         };
-        node.map_expressions(|expr| expr.transform_up(|expr| one(expr, &schema)))
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let read = expr.transform_up(|expr| one(expr, &schema))?;
+            Ok(read.update_data(|expr| name.restore(expr)))
+        })
     })
     .map(|transformed| transformed.data)
 }
 
+/// Whether an operator compares.
+pub(super) fn is_comparison(operator: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(
+        operator,
+        Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom
+    )
+}
+
+/// Whether an expression is a quoted literal.
+pub(super) fn is_quoted(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), None))
+}
+
 fn one(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let is_operator = matches!(expr, Expr::BinaryExpr(_));
     let (tested, literals): (&Expr, Vec<&mut Expr>) = match &mut expr {
         Expr::InList(list) => (&list.expr, list.list.iter_mut().collect()),
+        Expr::BinaryExpr(binary) if is_comparison(binary.op) && is_quoted(&binary.right) => {
+            (&binary.left, vec![binary.right.as_mut()])
+        }
+        Expr::BinaryExpr(binary) if is_comparison(binary.op) && is_quoted(&binary.left) => {
+            (&binary.right, vec![binary.left.as_mut()])
+        }
         Expr::Between(between) => (&between.expr, vec![&mut between.low, &mut between.high]),
         _ => return Ok(Transformed::no(expr)),
     };
     // An outer column is not in this schema: it stays as it is.
-    let Ok((_, field)) = tested.to_field(schema) else {
+    let Ok(field) = field_of(tested, schema) else {
         return Ok(Transformed::no(expr));
     };
+    // Of other types they were read when the operator was planned.
+    if is_operator && !is_text(field.data_type()) {
+        return Ok(Transformed::no(expr));
+    }
     let mut changed = false;
     for literal in literals {
         if let Some(read) = read_as(literal, &field)? {

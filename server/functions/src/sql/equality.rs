@@ -15,14 +15,16 @@ use datafusion::logical_expr::expr::{
     AggregateFunction, GroupingSet, InList, InSubquery, Sort, WindowFunction,
 };
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator,
-    Projection, Subquery, binary_expr, lit, when,
+    Aggregate, BinaryExpr, Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Projection, Subquery,
+    binary_expr, lit, when,
 };
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types::{ANNOTATION, plain_name};
 
 use crate::datetime::{self, Function};
 use crate::in_plans::in_expressions;
+use crate::sql::comparisons::{is_comparison, is_quoted};
+use crate::sql::output_types::field_of;
 use crate::{cast as pg_cast, jsonb};
 
 /// A type that is compared by keys.
@@ -44,6 +46,15 @@ impl Keyed {
         }
     }
 
+    /// The key of a literal, which is of the type of what it is compared with.
+    fn key_of_literal(self, literal: Expr) -> Expr {
+        let name = match self {
+            Keyed::Jsonb => "jsonb",
+            Keyed::Interval => "interval",
+        };
+        self.key(pg_cast::udf().call(vec![literal, lit(name)]))
+    }
+
     fn key(self, expr: Expr) -> Expr {
         match self {
             Keyed::Interval => datetime::udf(Function::SortKey).call(vec![expr]),
@@ -54,8 +65,7 @@ impl Keyed {
 
 /// The type of an expression if it is compared by keys.
 fn keyed(expr: &Expr, schema: &DFSchema) -> Option<Keyed> {
-    let (_, field) = expr.to_field(schema).ok()?;
-    Keyed::of(&field)
+    Keyed::of(&field_of(expr, schema).ok()?)
 }
 
 /// The key of an expression that has one, else itself.
@@ -120,11 +130,7 @@ fn condition(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::InList(InList { expr, list, negated }) => match keyed(&expr, schema) {
             Some(kind) => {
                 let read = |value: Expr| match value {
-                    // A literal is of the type of what it is compared with.
-                    Expr::Literal(..) if keyed(&value, schema).is_none() => {
-                        let name = if kind == Keyed::Jsonb { "jsonb" } else { "interval" };
-                        kind.key(pg_cast::udf().call(vec![value, lit(name)]))
-                    }
+                    Expr::Literal(..) if keyed(&value, schema).is_none() => kind.key_of_literal(value),
                     value => kind.key(value),
                 };
                 Transformed::yes(Expr::InList(InList {
@@ -172,6 +178,12 @@ fn condition(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 (Some(one), Some(other)) if one == other => {
                     Transformed::yes(binary_expr(one.key(*left), op, other.key(*right)))
                 }
+                (Some(kind), None) if is_quoted(&right) => {
+                    Transformed::yes(binary_expr(kind.key(*left), op, kind.key_of_literal(*right)))
+                }
+                (None, Some(kind)) if is_quoted(&left) => {
+                    Transformed::yes(binary_expr(kind.key_of_literal(*left), op, kind.key(*right)))
+                }
                 _ => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
             }
         }
@@ -199,14 +211,6 @@ fn condition(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         other => Transformed::no(other),
     })
-}
-
-fn is_comparison(operator: Operator) -> bool {
-    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
-    matches!(
-        operator,
-        Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom
-    )
 }
 
 /// The aggregate function of an expression of an aggregate.

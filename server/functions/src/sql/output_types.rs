@@ -2,19 +2,70 @@
 //!
 //! A type that Arrow has not is noted beside the field (see [`millrace_postgres::types`]), and CASE, COALESCE, a scalar subquery,
 //! `array_agg` and their like give a field without the note. What clients are told is found here from where a column's values
-//! come from, through the whole plan. The plan itself is not changed.
+//! come from, through the whole plan. [`noted`] writes it into the plan, for what looks at the fields: what is compared as a uuid or
+//! shown as one by a view over it.
 
 mod system_columns;
 
 use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::{Column, DFSchema};
-use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, JoinType, LogicalPlan};
-use millrace_postgres::types::{ANNOTATION, is_text, pg_type};
+use datafusion::common::metadata::FieldMetadata;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Projection};
+use millrace_postgres::types::{ANNOTATION, digits, is_text, pg_type};
 
 /// The notes of a column.
 pub type Notes = HashMap<String, String>;
+
+/// The field of an expression over columns of a schema, also of a CASE.
+///
+/// # Errors
+/// The expression has no type there.
+pub fn field_of(expr: &Expr, schema: &DFSchema) -> Result<Field> {
+    let columns = schema.fields().iter().map(|field| field.metadata().clone());
+    let input = Input {
+        schema,
+        columns: columns.collect(),
+    };
+    let (_, field) = expr.to_field(schema)?;
+    Ok(field.as_ref().clone().with_metadata(input.notes(expr)))
+}
+
+/// Whether only clients are told this: names, and elements of an array.
+pub fn is_told_only(note: &str) -> bool {
+    note.ends_with("[]") || matches!(note, "name" | "\"char\"")
+}
+
+/// The plan with the notes of its projections' columns in its fields.
+///
+/// # Errors
+/// A schema cannot be made, which would be a fault of the plan.
+pub fn noted(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut found = false;
+    let changed = plan.clone().transform_up_with_subqueries(|node| {
+        let LogicalPlan::Projection(projection) = node else {
+            return Ok(Transformed::yes(node.recompute_schema()?));
+        };
+        let input = Input::new(&projection.input);
+        let expressions = projection.expr.into_iter().map(|expr| {
+            let notes = input.notes(&expr);
+            let note = notes.get(ANNOTATION);
+            if note.is_none_or(|note| is_told_only(note)) || notes == input.own(&expr) {
+                return expr;
+            }
+            found = true;
+            let (relation, name) = expr.qualified_name();
+            expr.unalias()
+                .alias_qualified_with_metadata(relation, name, Some(FieldMetadata::from(notes)))
+        });
+        let expressions: Vec<Expr> = expressions.collect();
+        let projection = Projection::try_new(expressions, projection.input)?;
+        Ok(Transformed::yes(LogicalPlan::Projection(projection)))
+    })?;
+    Ok(if found { changed.data } else { plan })
+}
 
 /// The notes of each column of a plan.
 pub fn of_plan(plan: &LogicalPlan) -> Vec<Notes> {
@@ -58,9 +109,12 @@ pub fn of_plan(plan: &LogicalPlan) -> Vec<Notes> {
         LogicalPlan::RecursiveQuery(query) => of_plan(&query.static_term),
         LogicalPlan::Union(union) => {
             let inputs: Vec<Vec<Notes>> = union.inputs.iter().map(|input| of_plan(input)).collect();
-            (0..own.len())
-                .map(|column| agreed(inputs.iter().filter_map(|input| input.get(column))))
-                .collect()
+            let of_column = |column: usize| {
+                let branches = union.inputs.iter().zip(&inputs);
+                let typed = branches.filter(|(branch, _)| !is_null_column(branch, column));
+                agreed(typed.filter_map(|(_, notes)| notes.get(column)))
+            };
+            (0..own.len()).map(of_column).collect()
         }
         LogicalPlan::Join(join) => match join.join_type {
             JoinType::LeftSemi | JoinType::LeftAnti => of_plan(&join.left),
@@ -70,13 +124,56 @@ pub fn of_plan(plan: &LogicalPlan) -> Vec<Notes> {
         },
         _ => return own,
     };
-    if found.len() != own.len() {
-        return own;
+    match found.len() == own.len() {
+        true => found,
+        false => own,
     }
-    let merged = own.into_iter().zip(found);
-    merged
-        .map(|(own, found)| if found.is_empty() { own } else { found })
-        .collect()
+}
+
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        Expr::Alias(alias) => is_null(&alias.expr),
+        _ => false,
+    }
+}
+
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        expr => expr,
+    }
+}
+
+/// Whether a column of a plan is NULL, whose type nobody gave.
+fn is_null_column(plan: &LogicalPlan, column: usize) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => match projection.expr.get(column).map(unaliased) {
+            // Made where the branches get one type.
+            Some(Expr::Column(of)) => {
+                let index = projection.input.schema().maybe_index_of_column(of);
+                index.is_some_and(|index| is_null_column(&projection.input, index))
+            }
+            expr => expr.is_some_and(is_null),
+        },
+        LogicalPlan::SubqueryAlias(alias) => is_null_column(&alias.input, column),
+        _ => false,
+    }
+}
+
+/// A type's notes without its length or its digits.
+fn without_length(mut notes: Notes) -> Notes {
+    match notes.get(ANNOTATION).map(String::as_str) {
+        Some(name) if name.starts_with("varchar") => {
+            notes.insert(ANNOTATION.to_owned(), "varchar".to_owned());
+        }
+        Some(name) if digits::names_a_time(name) => {
+            notes.remove(ANNOTATION);
+        }
+        _ => {}
+    }
+    notes
 }
 
 /// What all have; nothing if they differ.
@@ -92,7 +189,7 @@ fn agreed<'a>(mut notes: impl Iterator<Item = &'a Notes>) -> Notes {
         let name = |notes: &Notes| notes.get(ANNOTATION).cloned().unwrap_or_default();
         // Of several lengths none is left.
         if name(next).starts_with("varchar") && name(&all).starts_with("varchar") {
-            all = Notes::from([(ANNOTATION.to_owned(), "varchar".to_owned())]);
+            all = without_length(all);
         } else {
             return Notes::new();
         }
@@ -117,7 +214,9 @@ impl<'a> Input<'a> {
     fn column(&self, column: &Column) -> Notes {
         let index = self.schema.maybe_index_of_column(column);
         let notes = index.and_then(|index| self.columns.get(index));
-        notes.cloned().unwrap_or_default()
+        notes
+            .cloned()
+            .unwrap_or_else(|| self.own(&Expr::Column(column.clone())))
     }
 
     fn notes(&self, expr: &Expr) -> Notes {
@@ -126,7 +225,11 @@ impl<'a> Input<'a> {
             Expr::Alias(alias) => self.notes(&alias.expr),
             Expr::Case(case) => {
                 let branches = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
-                self.agreed(branches.chain(case.else_expr.as_deref()))
+                let agreed = self.agreed(branches.chain(case.else_expr.as_deref()));
+                match case.else_expr {
+                    Some(_) => agreed,
+                    None => without_length(agreed),
+                }
             }
             Expr::ScalarFunction(call) => match call.func.name() {
                 "coalesce" | "greatest" | "least" => self.agreed(call.args.iter()),
@@ -143,14 +246,18 @@ impl<'a> Input<'a> {
             }
             Expr::AggregateFunction(call) => match (call.func.name(), call.params.args.as_slice()) {
                 ("array_agg", [element]) => self.array_of(element, self.notes(element)),
-                ("first_value" | "last_value" | "any_value", [value, ..]) => self.notes(value),
+                ("first_value" | "last_value" | "any_value", [value, ..]) => {
+                    without_length(self.notes(value))
+                }
                 ("min" | "max", [value]) => {
-                    let notes = self.notes(value);
                     let is_text = value
                         .get_type(self.schema)
                         .is_ok_and(|data_type| is_text(&data_type));
                     // The least varchar is a text.
-                    if is_text { Notes::new() } else { notes }
+                    match is_text {
+                        true => Notes::new(),
+                        false => without_length(self.notes(value)),
+                    }
                 }
                 _ => self.own(expr),
             },
@@ -165,16 +272,13 @@ impl<'a> Input<'a> {
 
     /// What all of them have that are not NULL.
     fn agreed<'e>(&self, expressions: impl Iterator<Item = &'e Expr>) -> Notes {
-        let is_null = |expr: &Expr| match expr {
-            Expr::Literal(value, _) => value.is_null(),
-            Expr::Cast(cast) => matches!(cast.expr.as_ref(), Expr::Literal(value, _) if value.is_null()),
-            _ => false,
-        };
-        let all: Vec<Notes> = expressions
-            .filter(|expr| !is_null(expr))
-            .map(|expr| self.notes(expr))
-            .collect();
-        agreed(all.iter())
+        let (nulls, typed): (Vec<&Expr>, Vec<&Expr>) = expressions.partition(|expr| is_null(expr));
+        let all: Vec<Notes> = typed.into_iter().map(|expr| self.notes(expr)).collect();
+        let agreed = agreed(all.iter());
+        match nulls.is_empty() {
+            true => agreed,
+            false => without_length(agreed),
+        }
     }
 
     /// The notes of an array of elements with these notes.
@@ -182,6 +286,7 @@ impl<'a> Input<'a> {
         let Ok(data_type) = element.get_type(self.schema) else {
             return Notes::new();
         };
+        let notes = without_length(notes);
         if notes.is_empty() || matches!(data_type, DataType::List(_)) {
             return Notes::new();
         }

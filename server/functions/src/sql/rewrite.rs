@@ -586,7 +586,15 @@ fn interval_literal(interval: &ast::Interval) -> Option<Expr> {
         }
         _ => amount.clone(),
     };
-    Some(call(cast::NAME, vec![text(&amount), text("interval")]))
+    let digits = match interval.leading_field {
+        Some(ast::DateTimeField::Second) => interval.leading_precision,
+        _ => interval.fractional_seconds_precision,
+    };
+    let target = match digits {
+        Some(digits) => format!("interval({digits})"),
+        None => "interval".to_owned(),
+    };
+    Some(call(cast::NAME, vec![text(&amount), text(&target)]))
 }
 
 /// The bounds of a window's frame are literals to DataFusion, not expressions: an interval becomes a literal again.

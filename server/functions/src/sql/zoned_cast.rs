@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use millrace_postgres::types::parse::datetime::timestamptz_in;
 use millrace_postgres::types::zone::Zone;
-use millrace_postgres::types::{parse, timestamptz};
+use millrace_postgres::types::{digits, parse, timestamptz};
 
 use crate::datetime::{self, Function};
 use crate::in_plans::in_expressions;
@@ -182,6 +182,10 @@ impl ScalarUDFImpl for ZonedCast {
 }
 
 fn convert(from: &Field, to: &Field, values: &ArrayRef, zone: Zone) -> Result<ArrayRef> {
+    Ok(digits::rounded(to, with_all_digits(from, to, values, zone)?))
+}
+
+fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef, zone: Zone) -> Result<ArrayRef> {
     if values.data_type().is_string() {
         let texts = cast(values, &DataType::Utf8)?;
         let instants = texts

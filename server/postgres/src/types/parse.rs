@@ -22,7 +22,7 @@ use arrow::datatypes::{
 
 use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::types::{ANNOTATION, json, length_limit, type_name};
+use crate::types::{ANNOTATION, digits, json, length_limit, type_name};
 
 /// The first value of a column that is not an input of its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,10 @@ impl CellError {
 /// # Errors
 /// The first row whose text is not an input of the type.
 pub fn column(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellError> {
+    Ok(digits::rounded(field, with_all_digits(field, texts)?))
+}
+
+fn with_all_digits(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellError> {
     let name = || type_name(field);
     match field.data_type() {
         DataType::Boolean => {

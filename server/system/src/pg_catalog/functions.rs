@@ -18,6 +18,8 @@ use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Object
 use millrace_functions::system::{any_arguments, number};
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types;
+use postgres_types::{Kind, Type};
 
 use crate::pg_catalog::{definitions, is_system, sequences};
 
@@ -139,6 +141,9 @@ const ASKED: &[(&str, Apply)] = &[
     ("pg_get_constraintdef", |seen, args, row| {
         Ok(oid(args, row).and_then(|oid| definitions::constraint(&seen.catalog, &seen.database, oid)))
     }),
+    ("format_type", |_, args, row| {
+        Ok(oid(args, row).map(|oid| type_with_modifier(oid, number(args, 1, row))))
+    }),
     // Expressions are kept as their text.
     ("pg_get_expr", |_, args, row| Ok(text(args, 0, row))),
     ("obj_description", |seen, args, row| {
@@ -206,6 +211,51 @@ fn made(name: &str, meaning: &Meaning) -> Option<Arc<ScalarUDF>> {
 
 fn oid(args: &[ArrayRef], row: usize) -> Option<i64> {
     number(args, 0, row)
+}
+
+/// A type with what `pg_attribute.atttypmod` says of it.
+fn type_with_modifier(oid: i64, modifier: Option<i64>) -> String {
+    if oid == 0 {
+        return "-".to_owned();
+    }
+    let Some(pg) = u32::try_from(oid).ok().and_then(Type::from_oid) else {
+        return "???".to_owned();
+    };
+    if let Kind::Array(element) = pg.kind()
+        && !matches!(pg, Type::INT2_VECTOR | Type::OID_VECTOR)
+    {
+        return format!("{}[]", type_with_modifier(i64::from(element.oid()), modifier));
+    }
+    let kept = modifier.and_then(|modifier| i32::try_from(modifier).ok());
+    let kept = kept.filter(|modifier| *modifier >= 0);
+    let digits = kept.map(|digits| format!("({digits})")).unwrap_or_default();
+    // The header of a variable-length value is counted.
+    let counted = kept
+        .and_then(|kept| kept.checked_sub(4))
+        .filter(|kept| *kept >= 0);
+    match pg {
+        Type::CHAR => "\"char\"".to_owned(),
+        Type::TIME => format!("time{digits} without time zone"),
+        Type::TIMETZ => format!("time{digits} with time zone"),
+        Type::TIMESTAMP => format!("timestamp{digits} without time zone"),
+        Type::TIMESTAMPTZ => format!("timestamp{digits} with time zone"),
+        Type::INTERVAL => types::digits::interval_name(kept.unwrap_or(-1)),
+        Type::BIT => format!("bit{digits}"),
+        Type::VARBIT => format!("bit varying{digits}"),
+        // Without a length it would be the name of character(1).
+        Type::BPCHAR if modifier.is_some() && counted.is_none() => "bpchar".to_owned(),
+        _ => {
+            let name = match pg.name().starts_with("reg") {
+                true => pg.name().to_owned(),
+                false => types::pg_name(&pg),
+            };
+            match (&pg, counted) {
+                (&Type::VARCHAR | &Type::BPCHAR, Some(length)) => format!("{name}({length})"),
+                (&Type::NUMERIC, Some(digits)) => format!("{name}({},{})", digits >> 16, digits & 0x7ff),
+                _ => name,
+            }
+        }
+    }
 }
 
 fn text(args: &[ArrayRef], position: usize, row: usize) -> Option<String> {

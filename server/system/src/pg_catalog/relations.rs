@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millrace_catalog::sequence::Takes;
 use millrace_catalog::{CatalogSnapshot, ColumnDef, DEFAULT_USER, Definition, Object};
 use millrace_planner::RelationKind;
-use millrace_postgres::types::{self, ANNOTATION};
+use millrace_postgres::types;
 use millrace_storage::ObjectKind;
 use postgres_types::Type;
 
@@ -184,19 +184,6 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
     rows
 }
 
-/// What PostgreSQL keeps of the length of varchar(n) and the digits of numeric(p, s).
-fn type_modifier(field: &Field) -> i64 {
-    if let Some((_, length)) = types::length_limit(field) {
-        return i64::try_from(length).unwrap_or(i64::from(i32::MAX) - 4) + 4;
-    }
-    match field.data_type() {
-        DataType::Decimal128(precision, scale) if !field.metadata().contains_key(ANNOTATION) => {
-            (i64::from(*precision) << 16 | i64::from(*scale)) + 4
-        }
-        _ => -1,
-    }
-}
-
 /// What a column has where no value is given.
 #[derive(Debug, Clone, Copy, Default)]
 struct Filled {
@@ -258,7 +245,7 @@ fn pg_attribute(catalog: &CatalogSnapshot, system: &[SystemRelation], database: 
             ("attlen", length.to_string()),
             ("attnum", number.to_string()),
             ("attcacheoff", "-1".to_string()),
-            ("atttypmod", type_modifier(field).to_string()),
+            ("atttypmod", types::modifier(field).to_string()),
             ("attbyval", flag(by_value)),
             ("attalign", alignment.to_string()),
             ("attstorage", storage.to_string()),

@@ -1,7 +1,7 @@
 //! Our errors, notices, columns and rows as PostgreSQL's messages.
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{Field, Schema};
 use bytes::{BufMut, BytesMut};
 use millrace_database::sessions::TransactionStatus;
 use millrace_postgres::encode::Column;
@@ -86,7 +86,7 @@ pub fn row_description(schema: &Schema, format: impl Fn(usize) -> Format) -> PgW
             0,
             pg_type.oid(),
             size,
-            type_modifier(field, &pg_type),
+            types::modifier(field),
             format,
         )
     };
@@ -111,25 +111,6 @@ fn type_size(pg_type: &Type) -> i16 {
         Type::NAME => 64,
         Type::UNKNOWN => -2,
         _ => -1,
-    }
-}
-
-/// `pg_attribute.atttypmod`: precision and scale of a numeric, length of a varchar or char, else -1.
-fn type_modifier(field: &Field, pg_type: &Type) -> i32 {
-    /// PostgreSQL counts the header of a variable-length value.
-    const HEADER_BYTES: i32 = 4;
-    match field.data_type() {
-        DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale)
-            if *pg_type == Type::NUMERIC && !field.metadata().contains_key(types::ANNOTATION) =>
-        {
-            ((i32::from(*precision) << 16) | i32::from(*scale)) + HEADER_BYTES
-        }
-        _ => match types::length_limit(field) {
-            Some((_, length)) => {
-                i32::try_from(length).map_or(-1, |length| length.saturating_add(HEADER_BYTES))
-            }
-            None => -1,
-        },
     }
 }
 
@@ -185,6 +166,7 @@ mod tests {
     use arrow::array::{ArrayRef, Int32Array, StringArray};
 
     use super::*;
+    use arrow::datatypes::DataType;
     use millrace_postgres::error::SqlState;
 
     #[test]

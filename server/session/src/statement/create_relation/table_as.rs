@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast;
 use millrace_catalog::retention::Retention;
 use millrace_catalog::{ColumnDef, Object};
 use millrace_database::database::rows::RowBuilder;
+use millrace_functions::sql::output_types;
 use millrace_parser::ast::CreateTable;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::{self, SqlType};
@@ -46,9 +47,7 @@ pub(super) async fn table_as(
             let name = given.get(index).unwrap_or(field.name()).clone();
             let mut column = SqlType::of(&types::stored(field));
             // What is noted of names and of the elements of an array only clients are told.
-            let is_told =
-                |note: &mut String| note.ends_with("[]") || matches!(note.as_str(), "name" | "\"char\"");
-            column.annotation.take_if(is_told);
+            column.annotation.take_if(|note| output_types::is_told_only(note));
             ColumnDef::plain(Arc::new(column.field(name, true)))
         })
         .collect();
