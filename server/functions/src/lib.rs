@@ -30,6 +30,7 @@
 //! | [`division`] | division of floats and numerics |
 //! | [`numeric`] | rounding, logarithms, powers, `width_bucket` |
 //! | [`sum`] | sums of integers that fail on overflow |
+//! | `float_frames` | `sum` and `avg` of floats over frames that move |
 //! | [`regex`] | regular expressions, SIMILAR TO, `substring` |
 //! | [`text`] | `format`, quoting, lengths |
 //! | `format` | `to_char`, `to_number` |
@@ -51,6 +52,7 @@ pub mod date_trunc;
 pub mod datetime;
 pub mod division;
 pub mod encoding;
+mod float_frames;
 pub mod format;
 mod in_plans;
 mod integers;

@@ -7,8 +7,9 @@ use datafusion::execution::FunctionRegistry;
 
 use crate::sql::quantified;
 use crate::{
-    alike, arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, encoding, format, integers,
-    jsonb, length, numeric, operators, ordered_set, ranking, regex, sum, system, text, without,
+    alike, arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, encoding, float_frames,
+    format, integers, jsonb, length, numeric, operators, ordered_set, ranking, regex, sum, system, text,
+    without,
 };
 
 /// Registers all of them.
@@ -48,6 +49,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         registry.register_udwf(function)?;
     }
     registry.register_udaf(sum::udaf())?;
+    registry.register_udaf(float_frames::average())?;
     for function in without::udafs().into_iter().chain(ordered_set::udafs()) {
         registry.register_udaf(function)?;
     }

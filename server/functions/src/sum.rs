@@ -20,6 +20,8 @@ use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::{SqlError, SqlState};
 use millrace_postgres::types::NUMERIC_PRECISION;
 
+use crate::float_frames::over_frame;
+
 /// The type of the sums while they are made.
 fn state_type(of: &DataType) -> DataType {
     match of {
@@ -125,6 +127,9 @@ impl AggregateUDFImpl for Sum {
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if checked(args.return_type(), args.is_distinct) {
             return Ok(Box::new(OneSum::of(args.return_type())));
+        }
+        if let Some(frame) = over_frame(&args, false) {
+            return Ok(frame);
         }
         self.inner.create_sliding_accumulator(args)
     }
