@@ -49,7 +49,7 @@ pub struct EventTimeDef {
 /// What `watermark.idle_timeout` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Idle {
-    /// Nothing: [`IDLE_DEFAULT`].
+    /// Nothing: a minute.
     #[default]
     Unsaid,
     /// Each partition is waited for, for as long as it takes.
