@@ -6,20 +6,19 @@
 //!  DEBEZIUM  {"before", "after", "op", ..}      the row after the change, and the key of the one before
 //! ```
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
 
-use arrow::array::{Array, RecordBatch};
-use arrow::datatypes::{FieldRef, Schema};
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::FieldRef;
 use bytes::Bytes;
 use millrace_catalog::connector::encoding::{Encoding, Envelope, KeyFormat, Member, RecordFormat};
 use millrace_postgres::error::{SqlError, SqlResult};
-use millrace_postgres::from_internal;
 use serde_json::value::RawValue;
 
 use crate::about::{About, Members, broken, document, invalid};
 use crate::debezium;
-use crate::decode::{BadRecord, Given, RecordDecoder};
+use crate::decode::{BadRecord, Given, RecordDecoder, key_rows};
 use crate::source::Record;
 
 /// Rows, and of each the place of its record.
@@ -109,9 +108,9 @@ impl ChangeDecoder {
                 Err(error) => changes.bad.push(BadRecord { at, error }),
             }
         }
-        let (gone, bad) = self
-            .keys
-            .rows(&deletes.records, &|given, rows| self.key_rows(given, rows));
+        let (gone, bad) = self.keys.rows(&deletes.records, &|given, rows| {
+            key_rows(&self.key_fields, given, rows)
+        });
         changes.bad.extend(deletes.bad(bad));
         // Of a record that is about two rows both count, or none.
         puts.remove(&changes.bad);
@@ -119,10 +118,7 @@ impl ChangeDecoder {
         let (rows, bad) = self.rows.rows(&puts.records, build);
         let bad: Vec<BadRecord> = puts.bad(bad).collect();
         changes.puts = puts.placed(rows);
-        changes
-            .deletes
-            .iter_mut()
-            .for_each(|deletes| without(deletes, &bad));
+        changes.keep_rows_of(&bad);
         changes.bad.extend(bad);
         changes.bad.sort_by_key(|bad| bad.at);
         changes
@@ -178,24 +174,6 @@ impl ChangeDecoder {
         row.extend(members);
         Ok(About::row(document(&row)?))
     }
-
-    /// Keys as a batch.
-    fn key_rows(&self, given: &Given, rows: usize) -> SqlResult<RecordBatch> {
-        let mut columns = vec![];
-        for ((_, array), field) in given.iter().zip(&self.key_fields) {
-            let array = arrow::compute::cast(array, field.data_type()).map_err(from_internal::arrow)?;
-            if array.logical_null_count() > 0 {
-                return Err(invalid(&format!(
-                    "the key has no value for column \"{}\"",
-                    field.name()
-                )));
-            }
-            columns.push(array);
-        }
-        let schema = Arc::new(Schema::new(self.key_fields.clone()));
-        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(schema, columns, &options).map_err(from_internal::arrow)
-    }
 }
 
 /// Records of which something was picked, and their places.
@@ -216,16 +194,15 @@ impl Picked {
 
     /// Leaves out those that are bad.
     fn remove(&mut self, bad: &[BadRecord]) {
-        let is_good: Vec<bool> = (self.places.iter())
-            .map(|at| !bad.iter().any(|bad| bad.at == *at))
-            .collect();
-        if is_good.iter().all(|is_good| *is_good) {
-            return;
-        }
-        let mut keep = is_good.iter();
-        self.places.retain(|_| keep.next().copied().unwrap_or(true));
-        let mut keep = is_good.iter();
-        self.records.retain(|_| keep.next().copied().unwrap_or(true));
+        let bad = places_of(bad);
+        let records = std::mem::take(&mut self.records).into_iter();
+        let kept = self
+            .places
+            .drain(..)
+            .zip(records)
+            .filter(|(at, _)| !bad.contains(at));
+        let (places, records) = kept.unzip();
+        *self = Picked { places, records };
     }
 
     fn bad(&self, bad: Vec<BadRecord>) -> impl Iterator<Item = BadRecord> {
@@ -243,16 +220,27 @@ impl Picked {
     }
 }
 
-/// Takes the rows of bad records out.
-fn without((places, batch): &mut Placed, bad: &[BadRecord]) {
-    let is_good = |at: &usize| !bad.iter().any(|bad| bad.at == *at);
-    if places.iter().all(is_good) {
-        return;
-    }
-    let mask: arrow::array::BooleanArray = places.iter().map(|at| Some(is_good(at))).collect();
-    if let Ok(filtered) = arrow::compute::filter_record_batch(batch, &mask) {
-        *batch = filtered;
-        places.retain(|at| is_good(at));
+fn places_of(bad: &[BadRecord]) -> HashSet<usize> {
+    bad.iter().map(|bad| bad.at).collect()
+}
+
+impl Changes {
+    /// Takes back what is gone by records of which the rows cannot be: of a record that is about two rows both count, or none.
+    pub fn keep_rows_of(&mut self, bad: &[BadRecord]) {
+        let bad = places_of(bad);
+        for (places, batch) in &mut self.deletes {
+            let good: Vec<u32> = (places.iter().enumerate())
+                .filter(|(_, at)| !bad.contains(*at))
+                .map(|(row, _)| row as u32)
+                .collect();
+            if good.len() == places.len() {
+                continue;
+            }
+            if let Ok(left) = take_record_batch(batch, &UInt32Array::from(good)) {
+                *batch = left;
+                places.retain(|at| !bad.contains(at));
+            }
+        }
     }
 }
 

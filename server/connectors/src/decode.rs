@@ -3,17 +3,20 @@
 //! Records are read together; where one of them cannot be, they are halved until it stands alone, so that many good ones cost what
 //! they cost without it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    Array, ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+    TimestampMicrosecondArray,
 };
-use arrow::datatypes::{Field, FieldRef};
+use arrow::datatypes::{Field, FieldRef, Schema};
 use millrace_catalog::connector::encoding::{Encoding, Member};
 use millrace_postgres::copy::json;
 use millrace_postgres::copy::layout::{Header, Layout};
 use millrace_postgres::copy::split::{Columns, Splitter};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal;
 use millrace_postgres::types::{is_text, parse, timestamptz};
 
 use crate::source::Record;
@@ -39,6 +42,55 @@ pub struct BadRecord {
     pub error: SqlError,
 }
 
+/// Rows in their order, each batch with the place of its first, and those that are none: what cannot be made together is halved until it
+/// stands alone.
+pub fn halves(
+    count: usize,
+    make: &dyn Fn(Range<usize>) -> SqlResult<RecordBatch>,
+) -> (Vec<(usize, RecordBatch)>, Vec<BadRecord>) {
+    let (mut rows, mut bad) = (vec![], vec![]);
+    // What is still to be made, the next last.
+    let mut left: Vec<Range<usize>> = std::iter::once(0..count).collect();
+    while let Some(range) = left.pop() {
+        if range.is_empty() {
+            continue;
+        }
+        match make(range.clone()) {
+            Ok(batch) => rows.push((range.start, batch)),
+            Err(error) if range.len() == 1 => bad.push(BadRecord {
+                at: range.start,
+                error,
+            }),
+            Err(_) => {
+                let middle = range.start + range.len() / 2;
+                left.extend([middle..range.end, range.start..middle]);
+            }
+        }
+    }
+    (rows, bad)
+}
+
+/// Values of a key, as a batch of these columns.
+///
+/// # Errors
+/// One has no value.
+pub fn key_rows(fields: &[FieldRef], given: &Given, rows: usize) -> SqlResult<RecordBatch> {
+    let mut columns = vec![];
+    for ((_, array), field) in given.iter().zip(fields) {
+        let array = arrow::compute::cast(array, field.data_type()).map_err(from_internal::arrow)?;
+        if array.logical_null_count() > 0 {
+            return Err(SqlError::new(
+                SqlState::NotNullViolation,
+                format!("the key has no value for column \"{}\"", field.name()),
+            ));
+        }
+        columns.push(array);
+    }
+    let schema = Arc::new(Schema::new(fields.to_vec()));
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema, columns, &options).map_err(from_internal::arrow)
+}
+
 impl RecordDecoder {
     /// For these columns of a stream; the columns that it gives are those of the values, then those of the members.
     pub fn new(encoding: Encoding, values: Vec<FieldRef>, members: Vec<(FieldRef, Member)>) -> Self {
@@ -55,34 +107,10 @@ impl RecordDecoder {
         records: &[Record],
         build: &dyn Fn(&Given, usize) -> SqlResult<RecordBatch>,
     ) -> (Vec<(usize, RecordBatch)>, Vec<BadRecord>) {
-        let (mut rows, mut bad) = (vec![], vec![]);
-        self.halve(records, 0, build, &mut rows, &mut bad);
-        (rows, bad)
-    }
-
-    fn halve(
-        &self,
-        records: &[Record],
-        first: usize,
-        build: &dyn Fn(&Given, usize) -> SqlResult<RecordBatch>,
-        rows: &mut Vec<(usize, RecordBatch)>,
-        bad: &mut Vec<BadRecord>,
-    ) {
-        if records.is_empty() {
-            return;
-        }
-        match self
-            .columns(records)
-            .and_then(|given| build(&given, records.len()))
-        {
-            Ok(batch) => rows.push((first, batch)),
-            Err(error) if records.len() == 1 => bad.push(BadRecord { at: first, error }),
-            Err(_) => {
-                let (left, right) = records.split_at(records.len() / 2);
-                self.halve(left, first, build, rows, bad);
-                self.halve(right, first + left.len(), build, rows, bad);
-            }
-        }
+        halves(records.len(), &|range| {
+            let records = &records[range];
+            build(&self.columns(records)?, records.len())
+        })
     }
 
     fn columns(&self, records: &[Record]) -> SqlResult<Given> {
@@ -159,8 +187,7 @@ fn documents(fields: &[FieldRef], values: &[&[u8]]) -> SqlResult<RecordBatch> {
     match batches.len() {
         0 => Err(invalid("the record is empty".to_owned())),
         1 => Ok(batches.remove(0)),
-        _ => arrow::compute::concat_batches(&batches[0].schema(), &batches)
-            .map_err(millrace_postgres::from_internal::arrow),
+        _ => arrow::compute::concat_batches(&batches[0].schema(), &batches).map_err(from_internal::arrow),
     }
 }
 

@@ -404,7 +404,8 @@ impl Database {
         self.acquit_views().await;
         // Nothing is to come before what there is has come up.
         for object in self.catalog().objects() {
-            self.start_source_or_say(object);
+            // It tells by itself that it has failed.
+            let _ = self.start_source_or_say(object);
             self.start_sink(object, restored.remove(&object.id));
         }
         Ok(())

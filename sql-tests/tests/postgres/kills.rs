@@ -6,19 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millrace_sql_tests::crash::Process;
+use millrace_sql_tests::outside::{line, rounds, until};
 use millrace_sql_tests::postgres::Postgres;
 use millrace_sql_tests::{Failure, connect, run, seed};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::{line, source, until};
+use crate::source;
 
 /// Money goes from one table to another; whoever reads both finds all of it, always, and at the end each row is as it is there.
 pub async fn kills(server: &mut Postgres, place: &Path) -> Result<(), Failure> {
-    let rounds: u64 = std::env::var("POSTGRES_ROUNDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(6);
+    let rounds = rounds("POSTGRES_ROUNDS");
     let seed = seed();
     println!("kills: {rounds} rounds, SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);

@@ -10,11 +10,11 @@ mod kills;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use millrace_sql_tests::crash::serve_if_child;
+use millrace_sql_tests::outside::{self, Suite, line, until};
 use millrace_sql_tests::postgres::{BIN, Postgres};
-use millrace_sql_tests::{Failure, connect, rows, run, start};
+use millrace_sql_tests::{Failure, connect, run, start};
 use tokio_postgres::Client;
 
 fn main() -> ExitCode {
@@ -25,84 +25,26 @@ fn main() -> ExitCode {
     let directory = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(directory.path(), open).unwrap();
-    let Some(mut server) = Postgres::start(&directory.path().join("postgres")).unwrap() else {
+    let Some(server) = Postgres::start(&directory.path().join("postgres")).unwrap() else {
         println!("skipped: {BIN} does not say where the programs of PostgreSQL are");
         return ExitCode::SUCCESS;
     };
-    let only = std::env::args()
-        .skip(1)
-        .find(|argument| !argument.starts_with('-'));
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let mut failed = 0;
-    let mut test = |name: &str, work: &mut dyn FnMut(&mut Postgres, &Path) -> Result<(), Failure>| {
-        if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
-            return;
-        }
-        let place = directory.path().join(name);
-        let began = Instant::now();
-        match work(&mut server, &place) {
-            Ok(()) => println!("{name}: ok, {:.1} s", began.elapsed().as_secs_f64()),
-            Err(error) => {
-                failed += 1;
-                println!("{name}: FAILED: {error}");
-            }
-        }
-    };
-    test("follows", &mut |server, place| {
-        runtime.block_on(follows(server, place))
-    });
-    test("types", &mut |server, place| {
-        runtime.block_on(types(server, place))
-    });
-    test("refusals", &mut |server, place| {
-        runtime.block_on(refusals(server, place))
-    });
-    test("slots", &mut |server, place| {
-        runtime.block_on(slots(server, place))
-    });
-    test("kills", &mut |server, place| {
-        runtime.block_on(kills::kills(server, place))
-    });
-    match failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    }
+    Suite::new(directory.path(), server)
+        .unwrap()
+        .test("follows", async |server, place| follows(server, place).await)
+        .test("types", async |server, place| types(server, place).await)
+        .test("refusals", async |server, place| refusals(server, place).await)
+        .test("slots", async |server, place| slots(server, place).await)
+        .test("kills", async |server, place| kills::kills(server, place).await)
+        .outcome()
 }
 
-/// Rows as a line.
-async fn line(client: &Client, sql: &str) -> Result<String, Failure> {
-    let rows = rows(client, sql).await?;
-    let row = |row: Vec<Option<String>>| {
-        let cells = row
-            .into_iter()
-            .map(|cell| cell.unwrap_or_else(|| "NULL".to_owned()));
-        cells.collect::<Vec<_>>().join(" ")
-    };
-    Ok(rows.into_iter().map(row).collect::<Vec<_>>().join(", "))
-}
-
-/// Asks until the answer is what is expected.
-async fn until(client: &Client, sql: &str, expected: &str) -> Result<(), Failure> {
-    let began = Instant::now();
-    loop {
-        let found = line(client, sql).await?;
-        if found == expected {
-            return Ok(());
-        }
-        if began.elapsed() > Duration::from_secs(40) {
-            let sources = line(client, "SELECT name, state, error FROM mr_catalog.sources").await?;
-            return Err(format!("{sql}: {found} instead of {expected}; {sources}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-/// The error of a statement.
+/// A statement is refused with these words.
 async fn refused(client: &Client, sql: &str, expected: &str) -> Result<(), Failure> {
-    match run(client, sql).await {
-        Ok(()) => Err(format!("{sql} was not refused").into()),
-        Err(error) if error.to_string().contains(expected) => Ok(()),
-        Err(error) => Err(format!("{sql}: {error}").into()),
+    let error = outside::refused(client, sql).await?;
+    match error.contains(expected) {
+        true => Ok(()),
+        false => Err(format!("{sql}: {error}").into()),
     }
 }
 
@@ -224,10 +166,23 @@ async fn follows(server: &Postgres, place: &Path) -> Result<(), Failure> {
     run(&client, "ALTER TABLE c ADD COLUMN w INT").await?;
     there.batch_execute("UPDATE c SET v = v + 1").await?;
     until(&client, "SELECT * FROM c ORDER BY id", "1 2 9, 2 3 9, 3 4 3").await?;
+    // A change is of the columns that there were when it was made.
+    there
+        .batch_execute(
+            "BEGIN; INSERT INTO c VALUES (4, 4, 4); ALTER TABLE c ADD COLUMN x int, DROP COLUMN w; ALTER TABLE c ADD COLUMN w int;
+             INSERT INTO c (id, v, x, w) VALUES (5, 5, 0, 6); COMMIT",
+        )
+        .await?;
+    until(
+        &client,
+        "SELECT * FROM c WHERE id > 3 ORDER BY id",
+        "4 4 4, 5 5 6",
+    )
+    .await?;
     // All of a table, and what comes behind that in the same transaction.
     there
         .batch_execute(
-            "BEGIN; INSERT INTO c VALUES (7, 7, 7); TRUNCATE c, b; INSERT INTO c VALUES (8, 8, 8); COMMIT",
+            "BEGIN; INSERT INTO c VALUES (7, 7, 7, 7); TRUNCATE c, b; INSERT INTO c VALUES (8, 8, 8, 8); COMMIT",
         )
         .await?;
     until(&client, "SELECT * FROM c", "8 8 8").await?;
@@ -238,7 +193,7 @@ async fn follows(server: &Postgres, place: &Path) -> Result<(), Failure> {
         "CREATE TABLE c2 (id INT PRIMARY KEY) FROM pg TABLE 'public.c'",
     )
     .await?;
-    there.batch_execute("INSERT INTO c VALUES (9, 9, 9)").await?;
+    there.batch_execute("INSERT INTO c VALUES (9, 9, 9, 9)").await?;
     until(
         &client,
         "SELECT count(*), (SELECT count(*) FROM c) FROM c2",
@@ -246,7 +201,7 @@ async fn follows(server: &Postgres, place: &Path) -> Result<(), Failure> {
     )
     .await?;
     run(&client, "PAUSE STREAM pg").await?;
-    there.batch_execute("INSERT INTO c VALUES (10, 9, 9)").await?;
+    there.batch_execute("INSERT INTO c VALUES (10, 9, 9, 9)").await?;
     until(
         &client,
         "SELECT state FROM mr_catalog.sources WHERE name = 'pg'",
@@ -281,7 +236,7 @@ async fn follows(server: &Postgres, place: &Path) -> Result<(), Failure> {
     // A column that is gone there.
     run(&client, "DROP TABLE c2").await?;
     there
-        .batch_execute("ALTER TABLE c DROP COLUMN v; INSERT INTO c VALUES (11, 9)")
+        .batch_execute("ALTER TABLE c DROP COLUMN v; INSERT INTO c VALUES (11, 9, 9)")
         .await?;
     until(
         &client,
@@ -392,6 +347,33 @@ async fn types(server: &Postgres, place: &Path) -> Result<(), Failure> {
         "public.wide [\"2\",\"1 22003, public.wide [\"4\",\"1 22003, public.wide [\"5\",\"5 23514",
     )
     .await?;
+    // However many do not fit.
+    there
+        .batch_execute("CREATE TABLE misfits (id int PRIMARY KEY, n text); INSERT INTO misfits SELECT i, 'x' FROM generate_series(1, 30000) i")
+        .await?;
+    run(
+        &client,
+        "CREATE TABLE misfits (id INT PRIMARY KEY, n INT) FROM types TABLE 'misfits'",
+    )
+    .await?;
+    there
+        .batch_execute("UPDATE misfits SET n = id WHERE id > 29998")
+        .await?;
+    until(
+        &client,
+        "SELECT * FROM misfits ORDER BY id",
+        "29999 29999, 30000 30000",
+    )
+    .await?;
+    // A key that changes to a row that does not fit changes nothing.
+    there.batch_execute("UPDATE misfits SET id = -1, n = 'y' WHERE id = 30000; UPDATE misfits SET n = '7' WHERE id = 29999").await?;
+    until(
+        &client,
+        "SELECT * FROM misfits ORDER BY id",
+        "29999 7, 30000 30000",
+    )
+    .await?;
+    refused(&client, "PAUSE TABLE misfits", "is fed by stream types").await?;
     run(&client, "DROP STREAM types CASCADE").await?;
     ours.shutdown().await;
     Ok(())

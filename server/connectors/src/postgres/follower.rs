@@ -1,6 +1,7 @@
 //! What was committed behind a position, as the slot has it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_catalog::connector::postgres::PostgresDef;
@@ -13,14 +14,15 @@ use crate::source::ConnectorError;
 /// What comes out of the slot.
 pub struct Follower {
     client: ReplicationClient,
-    tables: BTreeMap<u32, TableInfo>,
+    tables: BTreeMap<u32, Arc<TableInfo>>,
 }
 
 /// One thing that comes.
 #[derive(Debug)]
 pub enum Event {
     Begin,
-    Change(Message),
+    /// With the tables that it changes, as they were then: a transaction may alter them between two changes.
+    Change(Message, Vec<Arc<TableInfo>>),
     /// With the positions of its record and behind it, its time in microseconds since 1970-01-01 00:00 UTC.
     Commit {
         lsn: i64,
@@ -88,21 +90,23 @@ impl Follower {
                     })?;
                     match message {
                         Message::Table(table) => {
-                            self.tables.insert(table.id, table);
+                            self.tables.insert(table.id, Arc::new(table));
                             continue;
                         }
                         Message::Other => continue,
-                        message => Event::Change(message),
+                        message => {
+                            let table = |id: u32| self.tables.get(&id).cloned();
+                            let tables: Option<Vec<_>> = message.tables().into_iter().map(table).collect();
+                            let tables = tables.ok_or_else(|| {
+                                ConnectorError::passing("a change is of a table that was not described")
+                            })?;
+                            Event::Change(message, tables)
+                        }
                     }
                 }
                 ReplicationEvent::Message { .. } | ReplicationEvent::StoppedAt { .. } => continue,
             });
         }
-    }
-
-    /// A table that a change named.
-    pub fn table(&self, id: u32) -> Option<&TableInfo> {
-        self.tables.get(&id)
     }
 
     /// Everything up to here is kept by us.

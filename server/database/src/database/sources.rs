@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use millrace_catalog::connector::postgres::Postgres;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Object, Relation};
@@ -90,8 +90,9 @@ pub struct Progress {
     pub rows: u64,
     pub bad: u64,
     pub place: Place,
-    /// Records that are there and were not read; of a PostgreSQL server bytes of its log that are not confirmed.
+    /// Records that are there and were not read, where there are such.
     pub lag_records: Option<u64>,
+    /// What a PostgreSQL server holds back of its log because we have not confirmed it.
     pub lag_bytes: Option<u64>,
     /// The time of the newest record that was read, in milliseconds since 1970-01-01 00:00 UTC.
     pub newest_ms: Option<i64>,
@@ -151,7 +152,7 @@ impl Sources {
             let mut progress = task.progress.borrow().clone();
             if task.running.is_none() {
                 progress.state = State::Paused;
-                progress.lag_records = None;
+                (progress.lag_records, progress.lag_bytes) = (None, None);
             }
             SourceInfo {
                 stream: *stream,
@@ -192,12 +193,11 @@ impl Sources {
         self.found.lock().insert(stream, place);
     }
 
-    /// The place of a source that is known.
+    /// The place of a source; none of one that could not be started, or has not begun.
     fn place(&self, stream: ObjectId) -> Option<Place> {
         let tasks = self.tasks.lock();
-        tasks
-            .get(&stream)
-            .map(|task| task.progress.borrow().place.clone())
+        let place = tasks.get(&stream)?.progress.borrow().place.clone();
+        Some(place).filter(|place| !place.position.is_beginning())
     }
 
     /// Waits for generators that have an end and no rate.
@@ -312,64 +312,44 @@ impl Database {
         let scope = self.scope_of(object);
         let (stop, stopped) = watch::channel(false);
         let is_paused = self.store().catalog().fact(&facts(object.id)[1])?.is_some();
-        if let Some(source) = connector.source(&relation.columns)? {
-            let made = Made {
+        let (tell, progress) = watch::channel(Progress::default());
+        let at = |place: Place| tell.send_modify(|progress| progress.place = place);
+        let mut made = None;
+        let work: BoxFuture<'static, ()> = if let Some(source) = connector.source(&relation.columns)? {
+            made = Some(Made {
                 rows_max: source.generator.rows_max(),
                 rate: source.rate,
-            };
-            let (tell, progress) = watch::channel(Progress::default());
-            let filling = self.filling(object, relation, &scope, source, tell)?;
-            let running = (!is_paused).then(|| tokio::spawn(filling.run(stopped)));
-            let task = Task {
-                made: Some(made),
-                progress,
-                stop,
-                running,
-            };
-            self.sources.tasks.lock().insert(object.id, task);
-            return Ok(());
-        }
-        if let Some(Postgres::Server(def)) = connector.postgres()? {
-            let place = self.beginning(object.id)?;
-            let (tell, progress) = watch::channel(Progress {
-                place,
-                ..Progress::default()
             });
+            let filling = self.filling(object, relation, &scope, source, tell)?;
+            Box::pin(filling.run(stopped))
+        } else if let Some(Postgres::Server(def)) = connector.postgres()? {
+            at(self.beginning(object.id)?);
             let replicating = Replicating::new(self, object, relation, *def, tell);
-            let running = (!is_paused).then(|| tokio::spawn(replicating.run(stopped)));
-            let task = Task {
-                made: None,
-                progress,
-                stop,
-                running,
-            };
-            self.sources.tasks.lock().insert(object.id, task);
-            return Ok(());
-        }
-        let Some(rows) = Rows::new(self, &scope, relation, connector)? else {
+            Box::pin(replicating.run(stopped))
+        } else if let Some(rows) = Rows::new(self, &scope, relation, connector)? {
+            at(self.beginning(object.id)?);
+            let reading = Reading::new(self, object, relation, connector, rows, tell)?;
+            Box::pin(reading.run(stopped))
+        } else {
             return Ok(());
         };
-        let place = self.beginning(object.id)?;
-        let (tell, progress) = watch::channel(Progress {
-            place,
-            ..Progress::default()
-        });
-        let reading = Reading::new(self, object, relation, connector, rows, tell)?;
-        let running = (!is_paused).then(|| tokio::spawn(reading.run(stopped)));
         let task = Task {
-            made: None,
+            made,
             progress,
             stop,
-            running,
+            running: (!is_paused).then(|| tokio::spawn(work)),
         };
         self.sources.tasks.lock().insert(object.id, task);
         Ok(())
     }
 
-    /// As [`start_source`](Self::start_source), at a start of the server, which does not depend on it.
-    pub(crate) fn start_source_or_say(self: &Arc<Self>, object: &Object) {
+    /// As [`start_source`](Self::start_source), where nothing else depends on it: what cannot be started has failed.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(crate) fn start_source_or_say(self: &Arc<Self>, object: &Object) -> SqlResult<()> {
         let Err(error) = self.start_source(object) else {
-            return;
+            return Ok(());
         };
         tracing::error!(
             stream = object.described(),
@@ -378,7 +358,7 @@ impl Database {
         );
         let (_, progress) = watch::channel(Progress {
             state: State::Failed,
-            error: Some(error.message),
+            error: Some(error.message.clone()),
             ..Progress::default()
         });
         let task = Task {
@@ -388,6 +368,7 @@ impl Database {
             running: Some(tokio::spawn(async {})),
         };
         self.sources.tasks.lock().insert(object.id, task);
+        Err(error)
     }
 
     /// From where a source is read.
@@ -418,8 +399,7 @@ impl Database {
         self.sources.stop(object.id).await;
         let connector = object.relation().and_then(|relation| relation.connector.as_ref());
         let followed = connector.and_then(|connector| connector.postgres().ok().flatten());
-        if let (Some(Postgres::Server(def)), Some(place)) = (followed, place)
-            && !place.position.is_beginning()
+        if let (Some(Postgres::Server(def)), Some(_)) = (followed, place)
             && let Err(error) = replicating::drop_slot(&def).await
         {
             tracing::error!(
@@ -473,7 +453,7 @@ impl Database {
             if let Some(relation) = object.relation() {
                 self.runtime().settled(relation.info.id).await?;
             }
-            self.start_source(&object)?;
+            self.start_source_or_say(&object)?;
         }
         outcome
     }
@@ -489,13 +469,20 @@ impl Database {
     }
 
     fn known_source(&self, object: &Object) -> SqlResult<()> {
-        match self.sources.place(object.id) {
-            Some(_) => Ok(()),
-            None => Err(SqlError::new(
-                SqlState::WrongObjectType,
-                format!("nothing feeds {}", object.described()),
-            )
-            .with_hint("A stream with connector 'kafka', 'datagen', 'nexmark' or 'ysb' is fed.")),
+        let refused = |what: String| Err(SqlError::new(SqlState::WrongObjectType, what));
+        match self.feeder(object) {
+            Some(feeder) if feeder == object.id => Ok(()),
+            Some(feeder) => {
+                let name = self.catalog().object(feeder).map(|feeder| feeder.described());
+                let name = name.unwrap_or_default();
+                refused(format!("{} is fed by {name}", object.described()))
+                    .map_err(|error| error.with_hint("Name that one."))
+            }
+            None => refused(format!("nothing feeds {}", object.described())).map_err(|error| {
+                error.with_hint(
+                    "What is fed has connector 'kafka', 'postgres-cdc', 'datagen', 'nexmark' or 'ysb'.",
+                )
+            }),
         }
     }
 
@@ -595,5 +582,24 @@ mod tests {
         assert_eq!(found[&ObjectId(1)].position.splits, [(0, 9), (1, 7)].into());
         assert_eq!(found[&ObjectId(2)].position.splits, [(0, 50)].into());
         assert_eq!(found.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_started_keeps_the_place_that_the_log_told() {
+        let sources = Sources::default();
+        sources.restore(&[note(1, &[(0, 5)])]);
+        let task = Task {
+            made: None,
+            progress: watch::channel(Progress::default()).1,
+            stop: watch::channel(false).0,
+            running: Some(tokio::spawn(async {})),
+        };
+        sources.tasks.lock().insert(ObjectId(1), task);
+        assert_eq!(sources.place(ObjectId(1)), None);
+        sources.halt(ObjectId(1)).await;
+        assert_eq!(
+            sources.found.lock()[&ObjectId(1)].position.splits,
+            [(0, 5)].into()
+        );
     }
 }

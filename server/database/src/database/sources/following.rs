@@ -3,23 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch, RecordBatchOptions, StringArray};
-use arrow::datatypes::{FieldRef, Schema};
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::FieldRef;
 use millrace_catalog::connector::postgres::{PostgresDef, UpstreamTable};
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::changes::{Changes, Placed};
-use millrace_connectors::decode::{BadRecord, Given};
+use millrace_connectors::decode::{BadRecord, Given, halves, key_rows};
 use millrace_connectors::postgres::{Cell, Message, Server, TableInfo};
 use millrace_connectors::source::ConnectorError;
 use millrace_planner::RelationId;
-use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::from_internal;
+use millrace_postgres::error::SqlResult;
 use millrace_postgres::types::parse;
 use millrace_storage::ObjectId;
 
 use super::tables::Target;
 use crate::database::Database;
-use crate::database::rows::{RowBuilder, RowError};
+use crate::database::rows::RowBuilder;
 
 /// The table.
 pub(super) struct Following {
@@ -139,22 +138,22 @@ impl Following {
 
     /// What changes come to.
     pub fn make(&self, gathered: Gathered) -> Made {
-        let mut changes = Changes {
-            kept: gathered.kept.clone(),
-            ..Changes::default()
+        let keys = |given: &Given, rows: usize| key_rows(&self.key, given, rows);
+        let (deletes, mut bad) = decoded(&self.key, &gathered.deletes, &gathered.keys, &keys);
+        let rows = |given: &Given, rows: usize| {
+            let built = self.builder.build(given, rows);
+            built.map_err(|failure| *failure.error)
         };
-        let mut bad = vec![];
-        if !gathered.deletes.is_empty() {
-            let build = |given: &Given, rows: usize| key_rows(given, rows);
-            let deletes = decoded(&self.key, &gathered.deletes, &gathered.keys, &build, &mut bad);
-            changes.deletes.extend(deletes);
-        }
-        if !gathered.puts.is_empty() {
-            let build = |given: &Given, rows: usize| self.builder.build(given, rows);
-            let puts = decoded(&self.fields, &gathered.puts, &gathered.columns, &build, &mut bad);
-            changes.puts.extend(puts);
-        }
-        bad.sort_by_key(|bad: &BadRecord| bad.at);
+        let (puts, more) = decoded(&self.fields, &gathered.puts, &gathered.columns, &rows);
+        let mut changes = Changes {
+            puts,
+            deletes,
+            kept: gathered.kept.clone(),
+            bad: vec![],
+        };
+        changes.keep_rows_of(&more);
+        bad.extend(more);
+        bad.sort_by_key(|bad| bad.at);
         changes.bad = bad;
         Made {
             changes,
@@ -217,7 +216,7 @@ impl Gathered {
                     && table
                         .key
                         .iter()
-                        .any(|key| cell(info, before, key) != cell(info, row, key))
+                        .any(|key| cell(info, before, key).ok() != cell(info, row, key).ok())
                 {
                     self.delete(table, info, before, at)?;
                 }
@@ -243,19 +242,13 @@ impl Gathered {
         at: usize,
     ) -> Result<(), ConnectorError> {
         for (column, field) in self.columns.iter_mut().zip(&table.fields) {
-            column.push(match cell(info, row, field) {
-                Some(Cell::Text(text)) => Some(utf8(text)?),
-                Some(Cell::Null) => None,
-                Some(Cell::Unchanged) => {
-                    self.kept.entry(at).or_default().push(field.name().clone());
-                    Some(stand_in(field).to_owned())
-                }
-                None => {
-                    return Err(ConnectorError::passing(
-                        "a change has fewer columns than its table",
-                    ));
-                }
-            });
+            let value = cell(info, row, field)?;
+            if *value == Cell::Unchanged {
+                self.kept.entry(at).or_default().push(field.name().clone());
+                column.push(Some(stand_in(field).to_owned()));
+            } else {
+                column.push(text(value)?);
+            }
         }
         self.puts.push(at);
         Ok(())
@@ -269,15 +262,7 @@ impl Gathered {
         at: usize,
     ) -> Result<(), ConnectorError> {
         for (column, field) in self.keys.iter_mut().zip(&table.key) {
-            column.push(match cell(info, row, field) {
-                Some(Cell::Text(text)) => Some(utf8(text)?),
-                Some(Cell::Null | Cell::Unchanged) => None,
-                None => {
-                    return Err(ConnectorError::passing(
-                        "a change has fewer columns than its table",
-                    ));
-                }
-            });
+            column.push(text(cell(info, row, field)?)?);
         }
         self.deletes.push(at);
         Ok(())
@@ -291,7 +276,8 @@ impl Made {
             let values: Vec<Option<&String>> = texts.iter().map(|column| column[row].as_ref()).collect();
             serde_json::to_string(&values).ok()
         };
-        let row = |places: &[usize]| places.iter().position(|place| *place == at);
+        // In their order.
+        let row = |places: &[usize]| places.binary_search(&at).ok();
         match row(&self.gathered.puts) {
             Some(row) => values(&self.gathered.columns, row),
             None => values(&self.gathered.keys, row(&self.gathered.deletes)?),
@@ -300,17 +286,20 @@ impl Made {
 }
 
 /// The value of a column.
-fn cell<'r>(info: &TableInfo, row: &'r [Cell], field: &FieldRef) -> Option<&'r Cell> {
+fn cell<'r>(info: &TableInfo, row: &'r [Cell], field: &FieldRef) -> Result<&'r Cell, ConnectorError> {
     let position = info
         .columns
         .iter()
-        .position(|column| column.name == *field.name())?;
-    row.get(position)
+        .position(|column| column.name == *field.name());
+    let value = position.and_then(|position| row.get(position));
+    value.ok_or_else(|| ConnectorError::passing("a change has fewer columns than its table"))
 }
 
-fn utf8(text: &[u8]) -> Result<String, ConnectorError> {
+/// A value as a text; none where there is none.
+fn text(value: &Cell) -> Result<Option<String>, ConnectorError> {
+    let Cell::Text(text) = value else { return Ok(None) };
     let text = std::str::from_utf8(text);
-    text.map(str::to_owned)
+    text.map(|text| Some(text.to_owned()))
         .map_err(|_| ConnectorError::passing("a text of PostgreSQL is not UTF-8"))
 }
 
@@ -324,92 +313,27 @@ fn stand_in(field: &FieldRef) -> &'static str {
     }
 }
 
-/// Keys as a batch.
-fn key_rows(given: &Given, rows: usize) -> Result<RecordBatch, RowError> {
-    for (field, array) in given {
-        if let Some(row) = (0..rows).find(|row| array.is_null(*row)) {
-            let message = format!("the key has no value for column \"{}\"", field.name());
-            return Err(RowError {
-                row: Some(row),
-                error: Box::new(SqlError::new(SqlState::NotNullViolation, message)),
-            });
-        }
-    }
-    let schema = Arc::new(Schema::new(
-        given
-            .iter()
-            .map(|(field, _)| Arc::clone(field))
-            .collect::<Vec<_>>(),
-    ));
-    let arrays = given.iter().map(|(_, array)| Arc::clone(array)).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|error| RowError {
-        row: None,
-        error: Box::new(from_internal::arrow(error)),
-    })
-}
-
-type Build<'b> = &'b dyn Fn(&Given, usize) -> Result<RecordBatch, RowError>;
-
-/// Rows of texts; or why there are none, and by which of them if that is known.
-fn attempt(
-    fields: &[FieldRef],
-    rows: usize,
-    texts: &[StringArray],
-    build: Build<'_>,
-) -> Result<RecordBatch, RowError> {
-    let one = |(field, texts): (&FieldRef, &StringArray)| match parse::column(field, texts) {
-        Ok(array) => Ok((Arc::clone(field), array)),
-        Err(failure) => Err(RowError {
-            row: Some(failure.row),
-            error: failure.error,
-        }),
-    };
-    let given = fields.iter().zip(texts).map(one).collect::<Result<Given, _>>()?;
-    build(&given, rows)
-}
-
 /// Rows of texts, and of those that are none the reasons.
 fn decoded(
     fields: &[FieldRef],
     places: &[usize],
     texts: &Texts,
-    build: Build<'_>,
-    bad: &mut Vec<BadRecord>,
-) -> Vec<Placed> {
-    let mut places = places.to_vec();
-    let mut texts: Vec<StringArray> = texts.iter().map(|column| column.iter().collect()).collect();
-    while !places.is_empty() {
-        let (row, error) = match attempt(fields, places.len(), &texts, build) {
-            Ok(rows) => return vec![(places, rows)],
-            Err(RowError {
-                row: Some(row),
-                error,
-            }) => (row, *error),
-            // Nobody can tell which: each by itself then.
-            Err(RowError { row: None, .. }) => {
-                let mut good = vec![];
-                for (row, at) in places.into_iter().enumerate() {
-                    let one: Vec<StringArray> = texts.iter().map(|column| column.slice(row, 1)).collect();
-                    match attempt(fields, 1, &one, build) {
-                        Ok(rows) => good.push((vec![at], rows)),
-                        Err(failure) => bad.push(BadRecord {
-                            at,
-                            error: *failure.error,
-                        }),
-                    }
-                }
-                return good;
-            }
+    build: &dyn Fn(&Given, usize) -> SqlResult<RecordBatch>,
+) -> (Vec<Placed>, Vec<BadRecord>) {
+    let texts: Vec<StringArray> = texts.iter().map(|column| column.iter().collect()).collect();
+    let (rows, bad) = halves(places.len(), &|range| {
+        let one = |(field, texts): (&FieldRef, &StringArray)| {
+            let array = parse::column(field, &texts.slice(range.start, range.len()));
+            Ok((Arc::clone(field), array.map_err(|failure| *failure.error)?))
         };
-        let at = places.remove(row);
-        bad.push(BadRecord { at, error });
-        texts = (texts.iter())
-            .map(|column| {
-                let values = column.iter().enumerate().filter(|(other, _)| *other != row);
-                values.map(|(_, value)| value).collect()
-            })
-            .collect();
-    }
-    vec![]
+        let given = fields.iter().zip(&texts).map(one).collect::<SqlResult<Given>>()?;
+        build(&given, range.len())
+    });
+    let placed =
+        |(first, batch): (usize, RecordBatch)| (places[first..first + batch.num_rows()].to_vec(), batch);
+    let bad = bad.into_iter().map(|bad| BadRecord {
+        at: places[bad.at],
+        ..bad
+    });
+    (rows.into_iter().map(placed).collect(), bad.collect())
 }

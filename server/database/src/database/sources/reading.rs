@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::SchemaRef;
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::changes::Changes;
@@ -14,16 +13,16 @@ use millrace_connectors::connect;
 use millrace_connectors::source::{ConnectorError, Fetched, Lag, Reader, Record};
 use millrace_engine::{EventTime, Runtime, WriteToken};
 use millrace_planner::RelationId;
-use millrace_postgres::error::SqlResult;
+use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId};
 use tokio::sync::watch;
 
-use super::records::{Rows, bad_rows, reason};
+use super::records::{Errors, Rows};
 use super::splits::Splits;
 use super::tables::Target;
-use super::task::{End, Retry, Stopped, of_runtime, of_sql, stop_at, told, write_down};
+use super::task::{End, Retry, Stopped, of_runtime, of_sql, told, write_down};
 use super::{Note, Place, Progress, State, Times};
 use crate::database::Database;
 
@@ -38,9 +37,7 @@ pub(super) struct Reading {
     relation: RelationId,
     /// If it is a table.
     table: Option<Target>,
-    /// The stream of bad records, and its columns.
-    errors: Option<(RelationId, SchemaRef)>,
-    stops_on_error: bool,
+    errors: Errors,
     timed: Option<Timed>,
     connector: ConnectorDef,
     rows: Arc<Rows>,
@@ -71,11 +68,6 @@ impl Reading {
         progress: watch::Sender<Progress>,
     ) -> SqlResult<Reading> {
         let stops_on_error = connector.kafka()?.is_some_and(|kafka| kafka.stops_on_error);
-        let catalog = db.catalog();
-        let errors = relation.errors.and_then(|id| {
-            let errors = catalog.object(id)?.relation()?;
-            Some((errors.info.id, Arc::clone(errors.schema())))
-        });
         let timed = match (&relation.event_time, db.event_time(relation)?) {
             (Some(def), Some(spec)) => Some(Timed {
                 event_time: Arc::new(EventTime::new(spec)),
@@ -89,8 +81,7 @@ impl Reading {
             name: object.described(),
             relation: relation.info.id,
             table: relation.source_key().map(|_| Target::new(relation)),
-            errors,
-            stops_on_error,
+            errors: Errors::new(db, relation, stops_on_error),
             timed,
             connector: connector.clone(),
             rows: Arc::new(rows),
@@ -219,16 +210,8 @@ impl Reading {
         let mut changes: Vec<(RelationId, ChangeBatch)> = (changed.into_iter())
             .map(|changed| (self.relation, changed))
             .collect();
-        if let (true, Some(first)) = (self.stops_on_error, bad.first()) {
-            return Err(stop_at(&records[first.at], &first.error).into());
-        }
-        if let (Some((id, schema)), false) = (&self.errors, bad.is_empty()) {
-            let bad: Vec<(&Record, &str, String)> = (bad.iter())
-                .map(|bad| (&records[bad.at], bad.error.code.code(), reason(&bad.error)))
-                .collect();
-            let rows = bad_rows(schema, &bad, self.runtime.now())?;
-            changes.push((*id, ChangeBatch::insertions(rows)));
-        }
+        let told: Vec<(&Record, &SqlError)> = bad.iter().map(|bad| (&records[bad.at], &bad.error)).collect();
+        changes.extend(self.errors.of(&told, self.runtime.now())?);
         // The whole place, so that the newest note is enough.
         let mut next = place.clone();
         next.position.advance(moved);

@@ -12,8 +12,10 @@ use millrace_catalog::scope::Scope;
 use millrace_connectors::changes::{ChangeDecoder, Changes};
 use millrace_connectors::decode::Given;
 use millrace_connectors::source::{ConnectorError, Record};
+use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types::timestamptz;
+use millrace_storage::ChangeBatch;
 
 use crate::database::Database;
 use crate::database::rows::RowBuilder;
@@ -81,8 +83,51 @@ impl Rows {
     }
 }
 
+/// What becomes of records that are no rows.
+pub(super) struct Errors {
+    /// The stream that keeps them, and its columns.
+    stream: Option<(RelationId, SchemaRef)>,
+    stops: bool,
+}
+
+impl Errors {
+    pub fn new(db: &Database, relation: &Relation, stops: bool) -> Errors {
+        let catalog = db.catalog();
+        let stream = relation.errors.and_then(|id| {
+            let errors = catalog.object(id)?.relation()?;
+            Some((errors.info.id, Arc::clone(errors.schema())))
+        });
+        Errors { stream, stops }
+    }
+
+    /// What is written of them.
+    ///
+    /// # Errors
+    /// The source is to stop.
+    pub fn of(
+        &self,
+        bad: &[(&Record, &SqlError)],
+        now: i64,
+    ) -> Result<Option<(RelationId, ChangeBatch)>, ConnectorError> {
+        match (bad.first(), &self.stream) {
+            (Some((record, error)), _) if self.stops => Err(ConnectorError::lasting(
+                format!(
+                    "record {} of partition {} is no row: {}",
+                    record.offset, record.split, error.message
+                ),
+                "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
+            )),
+            (Some(_), Some((id, schema))) => {
+                let rows = bad_rows(schema, bad, now)?;
+                Ok(Some((*id, ChangeBatch::insertions(rows))))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
 /// Why a record is no row.
-pub(super) fn reason(error: &SqlError) -> String {
+fn reason(error: &SqlError) -> String {
     match &error.detail {
         Some(detail) => format!("{}: {detail}", error.message),
         None => error.message.clone(),
@@ -90,9 +135,9 @@ pub(super) fn reason(error: &SqlError) -> String {
 }
 
 /// Bad records as rows of their stream.
-pub(super) fn bad_rows(
+fn bad_rows(
     schema: &SchemaRef,
-    bad: &[(&Record, &str, String)],
+    bad: &[(&Record, &SqlError)],
     now: i64,
 ) -> Result<RecordBatch, ConnectorError> {
     let kept = |bytes: &Option<bytes::Bytes>| {
@@ -100,7 +145,7 @@ pub(super) fn bad_rows(
         Some(bytes.slice(..bytes.len().min(KEPT_BYTES_MAX)))
     };
     let bytes = |record: &Record| record.value.as_ref().map(|value| value.len() as i64);
-    let records = || bad.iter().map(|(record, ..)| *record);
+    let records = || bad.iter().map(|(record, _)| *record);
     let columns: Vec<arrow::array::ArrayRef> = vec![
         Arc::new(TimestampMicrosecondArray::from_value(now, bad.len()).with_timezone("UTC")),
         Arc::new(Int32Array::from_iter_values(records().map(|record| record.split))),
@@ -113,10 +158,10 @@ pub(super) fn bad_rows(
         )),
         Arc::new(Int64Array::from_iter(records().map(bytes))),
         Arc::new(StringArray::from_iter_values(
-            bad.iter().map(|(_, code, _)| *code),
+            bad.iter().map(|(_, error)| error.code.code()),
         )),
         Arc::new(StringArray::from_iter_values(
-            bad.iter().map(|(.., reason)| reason),
+            bad.iter().map(|(_, error)| reason(error)),
         )),
     ];
     let cast = columns

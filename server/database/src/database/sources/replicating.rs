@@ -16,11 +16,11 @@ use arrow::datatypes::SchemaRef;
 use millrace_catalog::connector::postgres::{Postgres, PostgresDef};
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::decode::BadRecord;
-use millrace_connectors::postgres::{self, Event, Follower, Message, Server, Snapshot, lsn_text};
+use millrace_connectors::postgres::{self, Event, Follower, Message, Server, Snapshot, TableInfo, lsn_text};
 use millrace_connectors::source::{ConnectorError, Record};
 use millrace_engine::{Runtime, TableLocks};
 use millrace_planner::RelationId;
-use millrace_postgres::error::SqlResult;
+use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId, StorageError};
@@ -28,8 +28,8 @@ use tokio::sync::watch;
 
 use super::following::{Following, Gathered, Made};
 use super::place::{Note, Place};
-use super::records::{bad_rows, reason};
-use super::task::{End, Retry, Stopped, of_runtime, of_sql, stop_at, told, write_down};
+use super::records::Errors;
+use super::task::{End, Retry, Stopped, of_runtime, of_sql, told, write_down};
 use super::{Progress, State, facts};
 use crate::database::Database;
 
@@ -83,8 +83,7 @@ pub(super) struct Replicating {
     id: ObjectId,
     name: String,
     stream: SchemaRef,
-    /// The stream of what is no row, and its columns.
-    errors: Option<(RelationId, SchemaRef)>,
+    errors: Errors,
     def: PostgresDef,
     progress: watch::Sender<Progress>,
 }
@@ -119,18 +118,13 @@ impl Replicating {
         def: PostgresDef,
         progress: watch::Sender<Progress>,
     ) -> Replicating {
-        let catalog = db.catalog();
-        let errors = relation.errors.and_then(|id| {
-            let errors = catalog.object(id)?.relation()?;
-            Some((errors.info.id, Arc::clone(errors.schema())))
-        });
         Replicating {
             db: Arc::downgrade(db),
             runtime: db.runtime().clone(),
             id: object.id,
             name: object.described(),
             stream: Arc::clone(relation.schema()),
-            errors,
+            errors: Errors::new(db, relation, def.stops_on_error),
             def,
             progress,
         }
@@ -313,7 +307,7 @@ impl Replicating {
             read += gathered.len();
             let made = self.make(table, gathered).await?;
             let position = |_: usize| snapshot.lsn;
-            let mut changes = self.bad(&made, &made.changes.bad, &position)?;
+            let mut changes = Vec::from_iter(self.bad(&made, &made.changes.bad, &position)?);
             for (_, rows) in made.changes.puts {
                 copied += rows.num_rows();
                 changes.push((table.relation, ChangeBatch::insertions(rows)));
@@ -348,7 +342,7 @@ impl Replicating {
         made: &Made,
         bad: &[BadRecord],
         position: &dyn Fn(usize) -> i64,
-    ) -> Result<Vec<(RelationId, ChangeBatch)>, ConnectorError> {
+    ) -> Result<Option<(RelationId, ChangeBatch)>, ConnectorError> {
         let record = |bad: &BadRecord| Record {
             split: 0,
             offset: position(bad.at),
@@ -358,17 +352,8 @@ impl Replicating {
             headers: vec![],
         };
         let records: Vec<Record> = bad.iter().map(record).collect();
-        match (records.first(), bad.first(), &self.errors) {
-            (Some(record), Some(bad), _) if self.def.stops_on_error => Err(stop_at(record, &bad.error)),
-            (Some(_), _, Some((id, schema))) => {
-                let told: Vec<(&Record, &str, String)> = (records.iter().zip(bad))
-                    .map(|(record, bad)| (record, bad.error.code.code(), reason(&bad.error)))
-                    .collect();
-                let rows = bad_rows(schema, &told, self.runtime.now())?;
-                Ok(vec![(*id, ChangeBatch::insertions(rows))])
-            }
-            _ => Ok(vec![]),
-        }
+        let told: Vec<(&Record, &SqlError)> = records.iter().zip(bad.iter().map(|bad| &bad.error)).collect();
+        self.errors.of(&told, self.runtime.now())
     }
 
     async fn stream(
@@ -381,7 +366,7 @@ impl Replicating {
     ) -> Result<Infallible, End> {
         let mut batch = Batch::default();
         // The changes of the transaction that is under way.
-        let (mut open, mut open_bytes) = (vec![], 0);
+        let (mut open, mut open_bytes, mut is_inside) = (vec![], 0, false);
         let (mut asked, mut kept) = (Instant::now(), Instant::now());
         let mut told_of = BTreeSet::new();
         loop {
@@ -396,8 +381,8 @@ impl Replicating {
             };
             let is_all = event.is_none();
             match event {
-                Some(Event::Begin) => (open, open_bytes) = (vec![], 0),
-                Some(Event::Change(message)) => {
+                Some(Event::Begin) => (open, open_bytes, is_inside) = (vec![], 0, true),
+                Some(Event::Change(message, of)) => {
                     open_bytes += message.bytes();
                     if open_bytes > TRANSACTION_BYTES_MAX {
                         let most = TRANSACTION_BYTES_MAX >> 20;
@@ -406,12 +391,13 @@ impl Replicating {
                             "What is committed together is written together, and must fit into memory.",
                         )));
                     }
-                    open.push(message);
+                    open.push((message, of));
                 }
                 Some(Event::Commit { lsn, end, at }) => {
                     let before = batch.positions.len();
-                    for message in open.drain(..) {
-                        self.gather(&mut batch, &message, follower, tables, (lsn, place), &mut told_of)?;
+                    is_inside = false;
+                    for (message, of) in open.drain(..) {
+                        self.gather(&mut batch, &message, &of, tables, (lsn, place), &mut told_of)?;
                     }
                     batch.bytes += open_bytes;
                     place.position.splits.insert(0, end);
@@ -422,7 +408,7 @@ impl Replicating {
                     });
                 }
                 Some(Event::Quiet { lsn: quiet }) => {
-                    let is_idle = !is_whole && open.is_empty() && kept.elapsed() > QUIET_EVERY;
+                    let is_idle = !is_whole && !is_inside && kept.elapsed() > QUIET_EVERY;
                     if is_idle && Some(quiet) > lsn(place) {
                         place.position.splits.insert(0, quiet);
                         self.keep(place)?;
@@ -463,15 +449,12 @@ impl Replicating {
         &self,
         batch: &mut Batch,
         message: &Message,
-        follower: &Follower,
+        of: &[Arc<TableInfo>],
         tables: &ByName,
         (at, place): (i64, &Place),
         told_of: &mut BTreeSet<String>,
     ) -> Result<(), ConnectorError> {
-        for id in message.tables() {
-            let info = follower.table(id);
-            let info =
-                info.ok_or_else(|| ConnectorError::passing("a change is of a table that was not described"))?;
+        for info in of {
             let name = (info.schema.clone(), info.name.clone());
             for table in tables.get(&name).into_iter().flatten() {
                 // What the copy has already is not taken again.

@@ -179,21 +179,28 @@ impl Target {
         let mut after = before.clone();
         let mut bad = vec![];
         // The row of the key that a change has left for another.
-        let mut moved = (usize::MAX, State::Nothing);
+        let mut moved = (usize::MAX, 0, State::Nothing);
         for ((at, is_put, batch, row), key) in events.into_iter().zip(of_event) {
             if !is_put {
-                moved = (at, std::mem::take(&mut after[key]));
+                moved = (at, key, std::mem::take(&mut after[key]));
                 continue;
             }
             let kept = changes.kept.get(&at).map_or(&[] as &[String], Vec::as_slice);
-            let before = if moved.0 == at { &moved.1 } else { &after[key] };
+            let has_moved = moved.0 == at;
+            let before = if has_moved { &moved.2 } else { &after[key] };
             match self.kept(kept, before) {
                 Ok(kept) => {
                     // The stored rows are the first batch.
                     let place = (batch - deletes + 1, row);
                     after[key] = State::Row { place, kept };
                 }
-                Err(error) => bad.push(BadRecord { at, error }),
+                Err(error) => {
+                    // Both count, or none.
+                    if has_moved {
+                        after[moved.1] = std::mem::take(&mut moved.2);
+                    }
+                    bad.push(BadRecord { at, error });
+                }
             }
         }
         let batches: Vec<&RecordBatch> = std::iter::once(&there)

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use millrace_connectors::source::{ConnectorError, Record};
+use millrace_connectors::source::ConnectorError;
 use millrace_engine::{LateRows, Runtime, RuntimeError, TableLocks, WriteOptions, WriteToken};
 use millrace_planner::RelationId;
 use millrace_postgres::error::SqlError;
@@ -111,17 +111,6 @@ pub(super) async fn write_down(
         },
     };
     Ok(written.map_err(of_runtime)?)
-}
-
-/// The source is not to go on behind a record that is no row.
-pub(super) fn stop_at(record: &Record, error: &SqlError) -> ConnectorError {
-    ConnectorError::lasting(
-        format!(
-            "record {} of partition {} is no row: {}",
-            record.offset, record.split, error.message
-        ),
-        "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
-    )
 }
 
 pub(super) fn of_sql(error: SqlError) -> ConnectorError {
