@@ -12,6 +12,7 @@ pub mod engine;
 pub mod hostile;
 pub mod kafka;
 pub mod oracle;
+pub mod outside;
 pub mod postgres;
 pub mod tpch;
 

@@ -9,18 +9,16 @@ use std::time::Duration;
 use krafka::Record;
 use millrace_sql_tests::crash::Process;
 use millrace_sql_tests::kafka::{Broker, contents, create_topic};
+use millrace_sql_tests::outside::{rounds, until};
 use millrace_sql_tests::{Failure, connect, rows, run, seed};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::{until, with};
+use crate::with;
 
 /// The server and the broker are killed in any order while records come; at the end each is there once.
 pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
-    let rounds: u64 = std::env::var("KAFKA_ROUNDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(6);
+    let rounds = rounds("KAFKA_ROUNDS");
     let seed = seed();
     println!("kills: {rounds} rounds, SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);

@@ -23,121 +23,62 @@ use krafka::producer::Acks;
 use krafka::{Kafka, Record};
 use millrace_sql_tests::crash::serve_if_child;
 use millrace_sql_tests::kafka::{Broker, JARS, USER, create_topic};
-use millrace_sql_tests::{Failure, connect, rows, run, start};
-use tokio_postgres::Client;
+use millrace_sql_tests::outside::{Suite, refused, until};
+use millrace_sql_tests::{Failure, connect, run, start};
 
 fn main() -> ExitCode {
     if serve_if_child() {
         return ExitCode::SUCCESS;
     }
     let directory = tempfile::tempdir().unwrap();
-    let Some(mut broker) = Broker::start(&directory.path().join("broker")).unwrap() else {
+    let Some(broker) = Broker::start(&directory.path().join("broker")).unwrap() else {
         println!("skipped: {JARS} does not say where the jars of a Kafka broker are");
         return ExitCode::SUCCESS;
     };
-    let only = std::env::args()
-        .skip(1)
-        .find(|argument| !argument.starts_with('-'));
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let mut failed = 0;
-    let mut test = |name: &str, work: &mut dyn FnMut(&mut Broker, &Path) -> Result<(), Failure>| {
-        if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
-            return;
-        }
-        let place = directory.path().join(name);
-        let began = Instant::now();
-        match work(&mut broker, &place) {
-            Ok(()) => println!("{name}: ok, {:.1} s", began.elapsed().as_secs_f64()),
-            Err(error) => {
-                failed += 1;
-                println!("{name}: FAILED: {error}");
-            }
-        }
-    };
-    test("formats", &mut |broker, place| {
-        runtime.block_on(formats(broker, place))
-    });
-    test("beginnings", &mut |broker, place| {
-        runtime.block_on(beginnings(broker, place))
-    });
-    test("transactions", &mut |broker, place| {
-        runtime.block_on(transactions(broker, place))
-    });
-    test("partitions", &mut |broker, place| {
-        runtime.block_on(partitions(broker, place))
-    });
-    test("watermarks", &mut |broker, place| {
-        runtime.block_on(time::watermarks(broker, place))
-    });
-    test("tables", &mut |broker, place| {
-        runtime.block_on(tables::tables(broker, place))
-    });
-    test("pauses", &mut |broker, place| {
-        runtime.block_on(time::pauses(broker, place))
-    });
-    test("refusals", &mut |broker, place| {
-        runtime.block_on(refusals(broker, place))
-    });
-    test("passwords", &mut |broker, place| {
-        runtime.block_on(passwords(broker, place))
-    });
-    test("kills", &mut |broker, place| {
-        runtime.block_on(kills::kills(broker, place))
-    });
-    test("sink_forms", &mut |broker, place| {
-        runtime.block_on(sinks::forms(broker, place))
-    });
-    test("sink_types", &mut |broker, place| {
-        runtime.block_on(sinks::types(broker, place))
-    });
-    test("sink_outbox", &mut |broker, place| {
-        runtime.block_on(sinks::outbox(broker, place))
-    });
-    test("sink_refusals", &mut |broker, place| {
-        runtime.block_on(sinks::refusals(broker, place))
-    });
-    test("sink_outage", &mut |broker, place| {
-        runtime.block_on(sinks::outage(broker, place))
-    });
-    test("sink_copies", &mut |broker, place| {
-        runtime.block_on(sinks::copies(broker, place))
-    });
-    test("sink_kills", &mut |broker, place| {
-        runtime.block_on(sink_kills::kills(broker, place))
-    });
-    match failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    }
-}
-
-/// Asks until the answer is what is expected.
-async fn until(client: &Client, sql: &str, expected: &str) -> Result<(), Failure> {
-    let began = Instant::now();
-    loop {
-        let found = rows(client, sql).await?;
-        let found: Vec<String> = (found.into_iter())
-            .map(|row| {
-                row.into_iter()
-                    .map(|cell| cell.unwrap_or_else(|| "NULL".to_owned()))
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            })
-            .collect();
-        let found = found.join(", ");
-        if found == expected {
-            return Ok(());
-        }
-        if began.elapsed() > Duration::from_secs(30) {
-            let sources = rows(
-                client,
-                "SELECT name, state, error FROM mr_catalog.sources UNION ALL SELECT name, state, error FROM mr_catalog.sinks",
-            )
-            .await?;
-            return Err(format!("{sql}: {found} instead of {expected}; {sources:?}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let mut suite = Suite::new(directory.path(), broker).unwrap();
+    suite
+        .test("formats", async |broker, place| formats(broker, place).await)
+        .test("beginnings", async |broker, place| {
+            beginnings(broker, place).await
+        })
+        .test("transactions", async |broker, place| {
+            transactions(broker, place).await
+        })
+        .test("partitions", async |broker, place| {
+            partitions(broker, place).await
+        })
+        .test("watermarks", async |broker, place| {
+            time::watermarks(broker, place).await
+        })
+        .test("tables", async |broker, place| {
+            tables::tables(broker, place).await
+        })
+        .test("pauses", async |broker, place| time::pauses(broker, place).await)
+        .test("refusals", async |broker, place| refusals(broker, place).await)
+        .test("passwords", async |broker, place| passwords(broker, place).await)
+        .test("kills", async |broker, place| kills::kills(broker, place).await)
+        .test("sink_forms", async |broker, place| {
+            sinks::forms(broker, place).await
+        })
+        .test("sink_types", async |broker, place| {
+            sinks::types(broker, place).await
+        })
+        .test("sink_outbox", async |broker, place| {
+            sinks::outbox(broker, place).await
+        })
+        .test("sink_refusals", async |broker, place| {
+            sinks::refusals(broker, place).await
+        })
+        .test("sink_outage", async |broker, place| {
+            sinks::outage(broker, place).await
+        })
+        .test("sink_copies", async |broker, place| {
+            sinks::copies(broker, place).await
+        })
+        .test("sink_kills", async |broker, place| {
+            sink_kills::kills(broker, place).await
+        })
+        .outcome()
 }
 
 async fn send(kafka: &Kafka, records: impl IntoIterator<Item = Record>) -> Result<(), Failure> {
@@ -403,14 +344,6 @@ async fn partitions(broker: &Broker, place: &Path) -> Result<(), Failure> {
     .await?;
     server.shutdown().await;
     Ok(())
-}
-
-/// The error of a statement.
-async fn refused(client: &Client, sql: &str) -> Result<String, Failure> {
-    match run(client, sql).await {
-        Ok(()) => Err(format!("{sql} was not refused").into()),
-        Err(error) => Ok(error.to_string()),
-    }
 }
 
 async fn refusals(broker: &Broker, place: &Path) -> Result<(), Failure> {

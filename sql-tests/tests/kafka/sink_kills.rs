@@ -7,23 +7,21 @@ use std::time::Duration;
 
 use millrace_sql_tests::crash::Process;
 use millrace_sql_tests::kafka::{Broker, Written, create_topic};
+use millrace_sql_tests::outside::{rounds, until};
 use millrace_sql_tests::{Failure, connect, rows, run, seed};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::watch;
 use tokio_postgres::Client;
 
-use crate::{until, with};
+use crate::with;
 
 /// Rows of the table.
 const KEYS: u32 = 400;
 
 /// The server and the broker are killed in any order, and checkpoints are lost, so that views are filled again.
 pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
-    let rounds: u64 = std::env::var("KAFKA_ROUNDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(6);
+    let rounds = rounds("KAFKA_ROUNDS");
     let seed = seed();
     println!("sink_kills: {rounds} rounds, MILLRACE_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use millrace_sql_tests::kafka::{Broker, USER, create_topic};
+use millrace_sql_tests::outside::{refused, until};
 use millrace_sql_tests::{Failure, connect, rows, run, start};
 use tokio_postgres::Client;
 
-use crate::{refused, until, with};
+use crate::with;
 
 /// Keys and values of topics, in the order of each partition.
 fn topics<const N: usize>(broker: &Broker, topics: [&str; N]) -> Result<[Vec<String>; N], Failure> {

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use krafka::Record;
 use millrace_sql_tests::kafka::{Broker, create_topic};
+use millrace_sql_tests::outside::{refused, until};
 use millrace_sql_tests::{Failure, connect, rows, run, start};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::{refused, send, until, with};
+use crate::{send, with};
 
 fn upsert(topic: &str, key: &str, value: Option<&str>) -> Record {
     match value {

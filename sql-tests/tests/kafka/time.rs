@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use krafka::Record;
 use millrace_sql_tests::kafka::{Broker, create_topic};
+use millrace_sql_tests::outside::{refused, until};
 use millrace_sql_tests::{Failure, connect, rows, run, start};
 
-use crate::{refused, send, until, with};
+use crate::{send, with};
 
 /// A record of partition `p`, with a time of 2026-01-01.
 fn at(topic: &str, p: i32, time: &str) -> Record {
