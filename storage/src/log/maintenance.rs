@@ -58,7 +58,8 @@ impl RelationLog {
             .retention_ms
             .map(|retention| (retention / RETENTION_PARTS).clamp(1, SEGMENT_MS_MAX));
         self.roll(span_max.map(|span| now_ms - span))?;
-        if options.retention_ms.is_some() || options.retention_bytes.is_some() {
+        let has_retention = options.retention_ms.is_some() || options.retention_bytes.is_some();
+        if has_retention && self.may_forget_writes() {
             self.forget(owner.retention_time(now_ms), owner)?;
         }
         self.remove_forgotten()?;
@@ -224,8 +225,11 @@ impl RelationLog {
         remove().map_err(|e| StorageError::io("remove segments of", &self.directory, e))
     }
 
-    /// The first closed segment that ought to have an index and has none: its blocks.
+    /// The first closed segment that ought to have an index, and may get one, and has none: its blocks.
     pub(super) fn without_index(&self, segment_bytes_max: u64) -> Option<Vec<BlockEntry>> {
+        if !self.may_forget_writes() {
+            return None;
+        }
         let closed = self.closed_segments();
         let indexed = self.indexed.lock();
         let segment = closed.iter().find(|segment| {

@@ -587,6 +587,7 @@ impl Scanned {
             indexed: Mutex::new(self.indexed),
             merged: Mutex::default(),
             closed: Mutex::default(),
+            failed_with: Mutex::default(),
             dropped: AtomicBool::new(false),
         })
     }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use arrow::datatypes::{Schema, SchemaRef};
 use parking_lot::{Mutex, RwLock};
@@ -16,7 +16,7 @@ use crate::log::blocks::{BlockEntry, Index};
 use crate::log::closed::{Closed, ClosedState};
 use crate::log::first::First;
 use crate::log::segment;
-use crate::log::tail::Tail;
+use crate::log::tail::{Tail, Trust};
 use crate::log::types::RelationOptions;
 use crate::{StorageError, disk};
 
@@ -42,6 +42,9 @@ pub(super) struct RelationLog {
     pub(super) merged: Mutex<BTreeSet<u64>>,
     /// The closed segments, as they were found last.
     pub(super) closed: Mutex<Option<(ClosedState, Arc<[Closed]>)>>,
+    /// Logs whose files may have blocks of writes that failed, in them and in this one. See
+    /// [`may_forget_writes`](Self::may_forget_writes).
+    pub(super) failed_with: Mutex<Vec<Weak<RelationLog>>>,
     pub(super) dropped: AtomicBool,
 }
 
@@ -95,6 +98,7 @@ impl RelationLog {
             indexed: Mutex::default(),
             merged: Mutex::default(),
             closed: Mutex::default(),
+            failed_with: Mutex::default(),
             dropped: AtomicBool::new(false),
         })
     }
@@ -122,6 +126,26 @@ impl RelationLog {
         mark_dropped(&*self.disk, &self.directory)?;
         self.dropped.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Notes that a write failed in all of these logs, one of which this is, and that its blocks may be in their files.
+    pub(super) fn failed_with(&self, logs: &[Arc<RelationLog>]) {
+        let others = logs.iter().filter(|log| log.id != self.id);
+        self.failed_with.lock().extend(others.map(Arc::downgrade));
+    }
+
+    /// Whether it may become unknown which writes this log had, by an index or by retention. Recovery then takes all of its
+    /// older writes for whole; so not while there may be blocks of a failed one in another log. They are out of the way once
+    /// that log has begun a new segment.
+    pub(super) fn may_forget_writes(&self) -> bool {
+        let mut failed_with = self.failed_with.lock();
+        failed_with.retain(|log| {
+            log.upgrade().is_some_and(|log| {
+                let is_dropped = log.dropped.load(Ordering::Acquire);
+                !is_dropped && !matches!(log.tail.lock().trust, Trust::Whole)
+            })
+        });
+        failed_with.is_empty()
     }
 
     /// Shows durable blocks to readers.

@@ -124,8 +124,13 @@ impl Writer {
                 blocks,
             }),
             Err(error) => {
+                let relations = relations_of(&marks);
+                let mut gone = true;
                 for (relation, mark) in marks.into_values() {
-                    relation.roll_back(mark);
+                    gone &= relation.roll_back(mark);
+                }
+                if !gone {
+                    failed_together(&relations);
                 }
                 Err(error)
             }
@@ -200,9 +205,11 @@ impl Writer {
             }
         }
         drop(publishing);
+        let relations = relations_of(&cuts);
         for (relation, mark) in cuts.into_values() {
             relation.cut(mark);
         }
+        failed_together(&relations);
         self.queue.fail(failed, &error, rest);
     }
 
@@ -267,6 +274,17 @@ impl Writer {
             _ => {}
         }
         failed
+    }
+}
+
+fn relations_of(marks: &Marks) -> Vec<Arc<RelationLog>> {
+    marks.values().map(|(relation, _)| Arc::clone(relation)).collect()
+}
+
+/// Notes in each of these logs that blocks of a failed write may be in the others.
+fn failed_together(relations: &[Arc<RelationLog>]) {
+    for relation in relations {
+        relation.failed_with(relations);
     }
 }
 

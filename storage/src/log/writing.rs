@@ -185,8 +185,8 @@ impl RelationLog {
     }
 
     /// Takes back what a write has left behind `mark`, which was taken before it: else a part of it could come back
-    /// after a crash, when later writes have been acknowledged. If that fails the tail is suspect.
-    pub(super) fn roll_back(&self, mark: Tail) {
+    /// after a crash, when later writes have been acknowledged. If that fails the tail is suspect, and the answer false.
+    pub(super) fn roll_back(&self, mark: Tail) -> bool {
         let mut tail = self.tail.lock();
         if matches!(tail.trust, Trust::Whole) {
             let undo = || {
@@ -201,7 +201,7 @@ impl RelationLog {
                     *tail = mark;
                     tail.durable_bytes = tail.written_bytes;
                     tail.durable_offset = tail.next_offset;
-                    return;
+                    return true;
                 }
                 Err(error) => {
                     tracing::error!(relation = self.id, %error, "the log cannot be rolled back");
@@ -209,6 +209,7 @@ impl RelationLog {
             }
         }
         self.give_up_behind(&mut tail, mark);
+        false
     }
 
     /// Removes the segments that begin behind `offset`, of which nothing was acknowledged, the last first: so that a

@@ -6,6 +6,7 @@
 //! acknowledged and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -294,6 +295,81 @@ fn random_faults_and_crashes_keep_what_was_acknowledged() {
             }
             model.check(&log, true);
         }
+    }
+}
+
+/// A write that failed, and whose blocks are in one log still, is not taken for whole because the other log has gone on and has
+/// forgotten which writes it had.
+#[test]
+fn a_log_does_not_forget_its_writes_while_a_failed_one_may_come_back() {
+    for (forgets, goes_on) in [
+        (Forgets::Indexes, false),
+        (Forgets::Indexes, true),
+        (Forgets::Retention, false),
+        (Forgets::Retention, true),
+    ] {
+        for seed in 0..40 {
+            let (disk, log) = started(seed, Durability::Group);
+            append(&log, vec![write(1, &[0]), write(2, &[0])]).unwrap();
+            disk.set_faults(Faults {
+                failing_syncs: 1.0,
+                ..Faults::default()
+            });
+            append(&log, vec![write(1, &[1]), write(2, &[1])]).unwrap_err();
+            disk.set_faults(Faults::default());
+            for number in 2..60 {
+                append(&log, vec![write(1, &[number; 20])]).unwrap();
+            }
+            if matches!(forgets, Forgets::Retention) {
+                let options = RelationOptions {
+                    retention_bytes: Some(1),
+                    ..RelationOptions::default()
+                };
+                log.set_options(1, options).unwrap();
+            }
+            let has_forgotten = || {
+                (0..30).for_each(|_| log.maintain(0, &Nothing));
+                let files = disk.list(&Path::new(ROOT).join("log/1")).unwrap();
+                let is_index = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "idx");
+                log.first(1) > 0 || files.iter().any(is_index)
+            };
+            assert!(!has_forgotten(), "seed {seed}, {forgets:?}");
+            let mut expected = vec![0];
+            if goes_on {
+                append(&log, vec![write(2, &[60])]).unwrap();
+                expected.push(60);
+                assert!(has_forgotten(), "seed {seed}, {forgets:?}");
+            }
+            // The old store cannot bring anything in order any more.
+            let disk = disk.crash();
+            drop(log);
+            let log = open_on(&disk, Durability::Group).unwrap();
+            assert_eq!(contents(&log, 2), expected, "seed {seed}, {forgets:?}");
+        }
+    }
+}
+
+/// How a log comes to know no more which writes it had.
+#[derive(Debug, Clone, Copy)]
+enum Forgets {
+    Indexes,
+    Retention,
+}
+
+/// Who needs no row.
+struct Nothing;
+
+impl LogOwner for Nothing {
+    fn needed(&self, _: u64) -> u64 {
+        u64::MAX
+    }
+
+    fn settled(&self, _: u64) -> u64 {
+        u64::MAX
+    }
+
+    fn forgetting(&self, _: u64) -> Result<(), StorageError> {
+        Ok(())
     }
 }
 
