@@ -265,3 +265,120 @@ async fn the_changes_add_up_to_the_view() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_is_followed_once_by_all_who_follow_it() {
+    let f = sales().await;
+    f.ok("CREATE VIEW large AS SELECT id, who FROM orders WHERE amount > 15")
+        .await;
+    let query = "SUBSCRIBE (SELECT who, count(*) AS n FROM orders GROUP BY who)";
+    f.ok(&format!("DECLARE a CURSOR WITH HOLD FOR {query}")).await;
+    f.ok(&format!("DECLARE b CURSOR WITH HOLD FOR {query} ENVELOPE UPSERT"))
+        .await;
+    f.ok("DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE large").await;
+    assert_eq!(f.db.subscriptions().followed(), 2);
+    assert_eq!(sorted(&f.session, "a", 2).await, ["insert|ann|1", "insert|bob|1"]);
+    assert_eq!(sorted(&f.session, "b", 2).await, ["upsert|ann|1", "upsert|bob|1"]);
+    assert_eq!(read(&f.session, "c", 1).await, ["insert|2|bob"]);
+    // What somebody has written is in a snapshot that it asks for later.
+    f.ok("INSERT INTO orders VALUES (3, 'ann', 50)").await;
+    f.ok(&format!("DECLARE d CURSOR WITH HOLD FOR {query}")).await;
+    assert_eq!(sorted(&f.session, "d", 2).await, ["insert|ann|2", "insert|bob|1"]);
+    assert_eq!(
+        read(&f.session, "a", 2).await,
+        ["update_delete|ann|1", "update_insert|ann|2"]
+    );
+    assert_eq!(read(&f.session, "b", 1).await, ["upsert|ann|2"]);
+    assert_eq!(read(&f.session, "c", 1).await, ["insert|3|ann"]);
+    let queries = f
+        .ok("SELECT DISTINCT query FROM mr_catalog.subscriptions ORDER BY query")
+        .await;
+    assert_eq!(
+        queries,
+        [
+            "SELECT * FROM public.large",
+            "SELECT who, count(*) AS n FROM orders GROUP BY who"
+        ]
+    );
+    // Nobody else sees the views.
+    let views = f.ok("SELECT count(*) FROM pg_matviews").await;
+    assert_eq!(views, ["1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_ends_with_what_it_reads() {
+    let f = sales().await;
+    f.ok("CREATE TABLE names (who TEXT PRIMARY KEY, name TEXT)").await;
+    f.ok("DECLARE v CURSOR WITH HOLD FOR SUBSCRIBE (SELECT who, name FROM totals JOIN names USING (who))")
+        .await;
+    f.ok("DECLARE t CURSOR WITH HOLD FOR SUBSCRIBE (SELECT count(*) AS n FROM orders)")
+        .await;
+    f.ok("CREATE OR REPLACE MATERIALIZED VIEW totals AS SELECT who, count(*) AS total FROM orders GROUP BY who")
+        .await;
+    let error = f.error("FETCH 1 FROM v").await;
+    assert_eq!(error.code, SqlState::ObjectNotInPrerequisiteState);
+    assert!(error.message.contains("totals was replaced"), "{error:?}");
+    // It does not hold up what is dropped, and neither does one that begins again.
+    f.ok("CLOSE v").await;
+    f.ok("DECLARE v CURSOR WITH HOLD FOR SUBSCRIBE (SELECT who, name FROM totals JOIN names USING (who))")
+        .await;
+    f.ok("DROP TABLE names").await;
+    let error = f.error("FETCH 1 FROM v").await;
+    assert!(error.message.contains("table names was dropped"), "{error:?}");
+    f.ok("INSERT INTO orders VALUES (3, 'cid', 1)").await;
+    let counted = ["insert|2", "update_delete|2", "update_insert|3"];
+    assert_eq!(read(&f.session, "t", 3).await, counted);
+    f.ok("CLOSE v").await;
+    f.ok("CLOSE t").await;
+    f.ok("DROP TABLE orders CASCADE").await;
+    assert_eq!(f.db.subscriptions().followed(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_a_query_is_left_after_a_start() {
+    let f = sales().await;
+    f.ok("DECLARE t CURSOR WITH HOLD FOR SUBSCRIBE (SELECT who, max(amount) AS m FROM orders GROUP BY who)")
+        .await;
+    assert_eq!(read(&f.session, "t", 2).await.len(), 2);
+    // A checkpoint has the state of its view.
+    f.ok("CHECKPOINT").await;
+    f.ok("INSERT INTO orders VALUES (3, 'ann', 5)").await;
+    for f in [f.killed().await, f.restart().await] {
+        let mut totals = f.ok("SELECT who, total FROM totals").await;
+        totals.sort();
+        assert_eq!(totals, ["ann|15", "bob|20"]);
+        assert_eq!(f.ok("SELECT count(*) FROM mr_catalog.subscriptions").await, ["0"]);
+        // What gets its number is not taken for it.
+        f.ok("CREATE MATERIALIZED VIEW smallest AS SELECT who, min(amount) AS m FROM orders GROUP BY who")
+            .await;
+        f.ok("CHECKPOINT").await;
+        let f = f.restart().await;
+        let mut smallest = f.ok("SELECT who, m FROM smallest").await;
+        smallest.sort();
+        assert_eq!(smallest, ["ann|5", "bob|20"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_that_nobody_waits_for_any_more_is_given_up() {
+    let f = sales().await;
+    f.ok("INSERT INTO orders SELECT x, 'x', x FROM generate_series(3, 100000) AS g(x)")
+        .await;
+    let other = f.other_session();
+    run(&other, "SET backfill_rate_limit = 1").await.unwrap();
+    let waits = {
+        let other = Arc::clone(&other);
+        let declare = "DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE (SELECT max(amount) AS m FROM orders)";
+        tokio::spawn(async move { run(&other, declare).await })
+    };
+    while f.db.subscriptions().followed() == 0 {
+        tokio::task::yield_now().await;
+    }
+    // It holds nothing up meanwhile.
+    assert_eq!(f.ok("SELECT total FROM totals WHERE who = 'bob'").await, ["20"]);
+    waits.abort();
+    while f.db.subscriptions().followed() > 0 {
+        tokio::task::yield_now().await;
+    }
+    f.ok("DROP TABLE orders CASCADE").await;
+}

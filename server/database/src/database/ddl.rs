@@ -304,6 +304,7 @@ pub(super) fn gone_facts(gone: &[Arc<Object>]) -> Vec<CatalogChange> {
 
 /// Removes what objects have in the runtime and on disk. What fails is left for the next start.
 pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
+    db.end_queries_over(objects).await;
     for object in objects {
         db.stop_source(object).await;
         db.sinks().stop(object.id).await;

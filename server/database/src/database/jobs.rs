@@ -20,7 +20,7 @@ use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::database::Database;
 use crate::database::ddl::{DdlGuard, take_down};
@@ -168,6 +168,12 @@ impl Jobs {
         Ok(())
     }
 
+    /// Waits until one more back-fill may run.
+    pub(in crate::database) async fn turn(&self) -> SqlResult<SemaphorePermit<'_>> {
+        let turn = self.running.acquire().await;
+        turn.map_err(|error| SqlError::internal(error.to_string()))
+    }
+
     fn get(&self, id: ObjectId) -> Option<Arc<Job>> {
         self.jobs.lock().get(&id).cloned()
     }
@@ -301,12 +307,7 @@ impl DdlGuard<'_> {
 /// Runs a job to its end.
 async fn run(db: Arc<Database>, job: Arc<Job>, specs: Vec<ViewSpec>, options: BackfillOptions) {
     let filled = async {
-        let _turn = db
-            .jobs
-            .running
-            .acquire()
-            .await
-            .map_err(|error| SqlError::internal(error.to_string()))?;
+        let _turn = db.jobs.turn().await?;
         job.enter(Phase::Running);
         db.runtime().create_views(specs, options).await?;
         for object in &job.put {

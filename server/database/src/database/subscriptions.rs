@@ -8,39 +8,32 @@
 //! before, which it reads at its own pace, and then every step. A queue that is longer than its subscriber allows is
 //! emptied, and ends with an error: nobody waits for a client that does not read. The task stays for a while when the last
 //! subscriber has left, with the newest changes, so that one that lost its connection can go on where it was.
+//!
+//! A query is followed as a materialized view that only its task knows ([`queries`]).
 
 mod changes;
+mod queries;
 mod queue;
+mod task;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use millrace_catalog::Object;
-use millrace_engine::{Follower, Runtime, RuntimeError, WriteToken};
-use millrace_planner::RelationId;
+use millrace_engine::WriteToken;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::from_internal;
-use millrace_resource::memory::{Account, Holder};
-use millrace_schedule::cpu::QueryClass;
 use millrace_storage::ObjectId;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::clock::now_ms;
 use crate::database::Database;
 
-use self::changes::Epoch;
+use self::queries::QueryView;
 pub use self::queue::{Event, Subscription};
-use self::queue::{Origin, Queue};
-
-/// For so long a relation is followed after its last subscriber has left.
-const LINGER: Duration = Duration::from_secs(30);
-/// So much of the newest changes is kept for those who come back.
-const KEPT_BYTES_MAX: usize = 4 << 20;
+use self::task::{Asked, Status};
 
 /// Where a subscriber was: what server-sent events have as their id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +65,8 @@ pub struct SubscriptionInfo {
     /// Its number, unique in this process.
     pub id: u64,
     pub relation: ObjectId,
+    /// The query that is followed; none: a relation of the catalog is.
+    pub query: Option<Arc<str>>,
     pub session: i32,
     /// In milliseconds since 1970-01-01 UTC.
     pub began_at_ms: i64,
@@ -96,29 +91,11 @@ pub struct Subscriptions {
 }
 
 struct Following {
+    /// If it is of a query: the view that was made for it.
+    query: Option<Arc<QueryView>>,
     asked: mpsc::UnboundedSender<Asked>,
     status: Arc<Status>,
     task: JoinHandle<()>,
-}
-
-/// What others see of a task.
-#[derive(Default)]
-struct Status {
-    epoch: AtomicU64,
-    /// Of a stream, the offset up to which it was read; 0 before the first step.
-    offset: AtomicU64,
-    queues: Mutex<Vec<Weak<Queue>>>,
-}
-
-enum Asked {
-    Join {
-        wish: Wish,
-        /// The epoch that the first step has to reach.
-        least: u64,
-        columns: usize,
-        answer: oneshot::Sender<SqlResult<Subscription>>,
-    },
-    Stop,
 }
 
 impl Subscriptions {
@@ -153,6 +130,14 @@ impl Subscriptions {
     /// The first offset of a stream that has to be followed yet; none: nobody follows it.
     pub fn needed(&self, stream: ObjectId) -> Option<u64> {
         let followings = self.followings.lock();
+        // A view that is not filled yet reads from the beginning.
+        let is_filling = |following: &Following| {
+            let reads = |query: &Arc<QueryView>| query.inputs.contains(&stream);
+            following.status.epoch.load(Ordering::Acquire) == 0 && following.query.as_ref().is_some_and(reads)
+        };
+        if followings.values().any(is_filling) {
+            return Some(0);
+        }
         let following = followings.get(&stream)?;
         Some(following.status.offset.load(Ordering::Acquire))
     }
@@ -161,10 +146,17 @@ impl Subscriptions {
     pub async fn stop_all(&self) {
         let followings = std::mem::take(&mut *self.followings.lock());
         for following in followings.into_values() {
-            // One that has ended by itself does not hear it.
-            let _ = following.asked.send(Asked::Stop);
-            let _ = following.task.await;
+            following.stop(stopping()).await;
         }
+    }
+}
+
+impl Following {
+    /// Ends it, and waits until nothing is left of it.
+    async fn stop(self, why: SqlError) {
+        // One that has ended by itself does not hear it.
+        let _ = self.asked.send(Asked::Stop(why));
+        let _ = self.task.await;
     }
 }
 
@@ -202,7 +194,7 @@ impl Database {
             loop {
                 let following = followings
                     .entry(object.id)
-                    .or_insert_with(|| self.follow(object, relation.info.key.clone()));
+                    .or_insert_with(|| self.follow(object, None));
                 match following.asked.send(asked) {
                     Ok(()) => break,
                     // It has ended, and is about to be removed.
@@ -217,39 +209,6 @@ impl Database {
             .await
             .unwrap_or_else(|_| Err(SqlError::internal("the task of a subscription has ended")))
     }
-
-    fn follow(self: &Arc<Self>, object: &Object, key: Option<Vec<usize>>) -> Following {
-        let (asked, asks) = mpsc::unbounded_channel();
-        let status = Arc::new(Status::default());
-        let relation = RelationId(object.id.0);
-        let head = self.store().logs().head(object.id.0);
-        let task = Task {
-            db: Arc::downgrade(self),
-            runtime: self.runtime().clone(),
-            object: object.clone(),
-            key,
-            account: self
-                .runtime()
-                .memory()
-                .account(Holder::Clients, "what clients send"),
-            follower: self.runtime().follow(relation, head),
-            position: Position {
-                following: Uuid::new_v4(),
-                epoch: 0,
-            },
-            status: Arc::clone(&status),
-            kept: VecDeque::new(),
-            kept_bytes: 0,
-            kept_since: u64::MAX,
-            left: Arc::default(),
-            asks,
-        };
-        Following {
-            asked,
-            status,
-            task: tokio::spawn(task.run()),
-        }
-    }
 }
 
 /// What cannot be followed.
@@ -258,255 +217,9 @@ fn not_followed(object: &Object) -> SqlError {
         SqlState::WrongObjectType,
         format!("cannot subscribe to {}", object.described()),
     )
-    .with_hint("A materialized view, a table or a stream can be followed.")
+    .with_hint("A view, a table, a stream or a query can be followed.")
 }
 
 fn stopping() -> SqlError {
     SqlError::new(SqlState::AdminShutdown, "the server is shutting down")
-}
-
-struct Task {
-    db: Weak<Database>,
-    runtime: Runtime,
-    object: Object,
-    /// What tells the rows of the relation apart, if that is known.
-    key: Option<Vec<usize>>,
-    account: Arc<Account>,
-    follower: Follower,
-    /// The step that was taken last.
-    position: Position,
-    status: Arc<Status>,
-    /// The newest changes; from which epoch on they are all.
-    kept: VecDeque<Arc<Epoch>>,
-    kept_bytes: usize,
-    kept_since: u64,
-    /// Told when a subscriber leaves.
-    left: Arc<Notify>,
-    asks: mpsc::UnboundedReceiver<Asked>,
-}
-
-/// Why a task does not go on.
-enum Leave {
-    /// Nobody has followed for a while.
-    Unused,
-    Failed(SqlError),
-}
-
-impl Task {
-    async fn run(mut self) {
-        let why = match self.follow().await {
-            Leave::Unused => return,
-            Leave::Failed(why) => why,
-        };
-        if let Some(db) = self.db.upgrade() {
-            // What asks from here on begins anew.
-            let mut followings = db.subscriptions.followings.lock();
-            let is_this = |following: &Following| Arc::ptr_eq(&following.status, &self.status);
-            if followings.get(&self.object.id).is_some_and(is_this) {
-                followings.remove(&self.object.id);
-            }
-        }
-        for queue in self.queues() {
-            queue.end(why.clone());
-        }
-        self.asks.close();
-        while let Ok(asked) = self.asks.try_recv() {
-            if let Asked::Join { answer, .. } = asked {
-                // Whoever asked may have gone.
-                let _ = answer.send(Err(why.clone()));
-            }
-        }
-    }
-
-    async fn follow(&mut self) -> Leave {
-        if let Err(error) = self.first_step().await {
-            return Leave::Failed(self.why(error));
-        }
-        loop {
-            let is_used = !self.queues().is_empty();
-            let left = Arc::clone(&self.left);
-            let unused = async {
-                match is_used {
-                    true => std::future::pending().await,
-                    false => tokio::time::sleep(LINGER).await,
-                }
-            };
-            let stepped = tokio::select! {
-                biased;
-                asked = self.asks.recv() => match asked {
-                    Some(Asked::Join { wish, least, columns, answer }) => {
-                        // Whoever asked may have gone.
-                        self.join(wish, least, columns).await.map(|joined| drop(answer.send(joined)))
-                    }
-                    Some(Asked::Stop) | None => return Leave::Failed(stopping()),
-                },
-                passed = self.follower.passed() => match passed {
-                    Ok(()) => self.step().await,
-                    Err(error) => Err(error),
-                },
-                () = left.notified() => Ok(()),
-                () = unused => match self.leave() {
-                    true => return Leave::Unused,
-                    false => Ok(()),
-                },
-            };
-            if let Err(error) = stepped {
-                return Leave::Failed(self.why(error));
-            }
-        }
-    }
-
-    /// Whether nobody has asked meanwhile, so that this is over.
-    fn leave(&self) -> bool {
-        let Some(db) = self.db.upgrade() else { return true };
-        let mut followings = db.subscriptions.followings.lock();
-        if !self.asks.is_empty() {
-            return false;
-        }
-        followings.remove(&self.object.id);
-        true
-    }
-
-    /// Those who follow.
-    fn queues(&self) -> Vec<Arc<Queue>> {
-        let mut queues = self.status.queues.lock();
-        queues.retain(|queue| queue.strong_count() > 0);
-        queues.iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// The rows that there are. They are not read: whoever wants them reads them.
-    async fn first_step(&mut self) -> Result<(), RuntimeError> {
-        let changes = self.follower.step().await?;
-        drop(changes);
-        self.taken();
-        self.kept_since = self.position.epoch;
-        Ok(())
-    }
-
-    fn taken(&mut self) {
-        self.position.epoch = self.follower.epoch();
-        self.status.epoch.store(self.position.epoch, Ordering::Release);
-        self.status
-            .offset
-            .store(self.follower.offset(), Ordering::Release);
-    }
-
-    /// Takes what changed, and gives it to those who follow.
-    async fn step(&mut self) -> Result<(), RuntimeError> {
-        let changes = self.follower.step().await?;
-        let (key, account) = (self.key.clone(), Arc::clone(&self.account));
-        let epoch = self.follower.epoch();
-        let collected = changes::collect(changes, epoch, key, account);
-        let collected = Arc::new(
-            self.runtime
-                .compute_async(QueryClass::Batch, collected)?
-                .await??,
-        );
-        self.taken();
-        let too_slow = self.db.upgrade().map(|db| Arc::clone(&db.subscriptions.too_slow));
-        for queue in self.queues() {
-            if queue.put(&collected)
-                && let Some(too_slow) = &too_slow
-            {
-                too_slow.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        if collected.changes.is_empty() {
-            return Ok(());
-        }
-        self.kept_bytes += collected.bytes;
-        self.kept.push_back(collected);
-        while self.kept_bytes > KEPT_BYTES_MAX
-            && let Some(oldest) = self.kept.pop_front()
-        {
-            self.kept_bytes -= oldest.bytes;
-            self.kept_since = oldest.epoch;
-        }
-        Ok(())
-    }
-
-    /// Somebody comes.
-    async fn join(
-        &mut self,
-        wish: Wish,
-        least: u64,
-        columns: usize,
-    ) -> Result<SqlResult<Subscription>, RuntimeError> {
-        while self.position.epoch < least {
-            self.follower.passed().await?;
-            self.step().await?;
-        }
-        let position = self.position;
-        let mut waiting = vec![];
-        let mut begins = position;
-        if let Some(resume) = wish.resume {
-            let is_known = resume.following == position.following
-                && (self.kept_since..=position.epoch).contains(&resume.epoch);
-            if !is_known {
-                return Ok(Err(SqlError::new(
-                    SqlState::ObjectNotInPrerequisiteState,
-                    format!(
-                        "what changed in {} since then is not kept any more",
-                        self.object.described()
-                    ),
-                )
-                .with_hint("Subscribe again with a snapshot.")));
-            }
-            waiting.extend(
-                self.kept
-                    .iter()
-                    .filter(|epoch| epoch.epoch > resume.epoch)
-                    .cloned(),
-            );
-            begins = resume;
-        }
-        let rows = match wish.snapshot && wish.resume.is_none() {
-            true => Some(self.follower.everything()?),
-            false => None,
-        };
-        let Some(db) = self.db.upgrade() else {
-            return Ok(Err(stopping()));
-        };
-        let origin = Origin {
-            id: db.subscriptions.next.fetch_add(1, Ordering::Relaxed) + 1,
-            relation: self.object.id,
-            name: self.object.described(),
-            session: wish.session,
-            began_at_ms: now_ms(),
-            columns,
-            buffer_bytes: wish.buffer_bytes,
-        };
-        let queue = Arc::new(Queue::new(origin, rows, begins.epoch, waiting));
-        self.status.queues.lock().push(Arc::downgrade(&queue));
-        Ok(Ok(Subscription::new(queue, begins, Arc::clone(&self.left))))
-    }
-
-    /// What subscribers are told of a failure.
-    fn why(&self, error: RuntimeError) -> SqlError {
-        let what = self.object.described();
-        let again = "Subscribe again.";
-        match error {
-            RuntimeError::UnknownRelation(_) => {
-                let object = &self.object;
-                let catalog = self.db.upgrade().map(|db| db.catalog());
-                let now = catalog
-                    .as_ref()
-                    .and_then(|catalog| catalog.relation(&object.database, &object.schema, &object.name));
-                let ended = |how: &str| {
-                    SqlError::new(
-                        SqlState::ObjectNotInPrerequisiteState,
-                        format!("the subscription ended because {what} was {how}"),
-                    )
-                };
-                match now {
-                    Some(now) if now.id != object.id => ended("replaced").with_hint(again),
-                    _ => ended("dropped"),
-                }
-            }
-            error @ RuntimeError::RowsLost { .. } => {
-                SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string()).with_hint(again)
-            }
-            error => from_internal::runtime(error),
-        }
-    }
 }

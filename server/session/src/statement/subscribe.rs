@@ -16,20 +16,27 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
-use millrace_catalog::{Object, Relation};
+use millrace_catalog::{Object, Planned, QueryDef, Relation};
 use millrace_database::database::subscriptions::{Event, Position, Subscription, Wish};
 use millrace_database::running::Running;
-use millrace_parser::ast::{Ident, Subscribe, SubscribeTarget};
+use millrace_parser::ast::{Ident, Query, Subscribe, SubscribeTarget};
+use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
+use millrace_storage::{ObjectId, ObjectKind};
 
+use crate::constants::lasting_search_path;
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::OutputColumns;
+use crate::query::{OutputColumns, view_flow};
 use crate::session::Session;
+use crate::statement::{create_view, select};
 
 const PROGRESSED: &str = "progressed";
+/// What messages call a query that is followed.
+const QUERY: &str = "the query";
 
 /// What the rows of a SUBSCRIBE look like.
 #[derive(Clone)]
@@ -62,8 +69,15 @@ pub async fn execute(session: &Arc<Session>, subscribe: &Subscribe, running: Run
 /// # Errors
 /// What it follows does not exist, or cannot be followed.
 pub fn columns(session: &Session, subscribe: &Subscribe) -> SqlResult<SchemaRef> {
-    let object = target(session, subscribe)?;
-    Ok(Shape::new(&object, subscribe)?.schema)
+    let object = match target(session, subscribe)? {
+        Target::Relation(object) => object,
+        Target::Query(query) => {
+            let planned = planned(session, &query)?;
+            let relation = Relation::of_view(ObjectId(0), "", &planned, &[]);
+            return Ok(Shape::new(QUERY, &relation, subscribe)?.schema);
+        }
+    };
+    Ok(Shape::new(&object.described(), of(&object)?, subscribe)?.schema)
 }
 
 /// The changes as rows. One batch without rows says that nothing more is there yet.
@@ -101,8 +115,11 @@ pub async fn follow(
     subscribe: &Subscribe,
     resume: Option<Position>,
 ) -> SqlResult<Following> {
-    let object = target(session, subscribe)?;
-    let shape = Shape::new(&object, subscribe)?;
+    let (object, described, is_query) = match target(session, subscribe)? {
+        Target::Relation(object) => (Arc::clone(&object), object.described(), false),
+        Target::Query(query) => (view_of(session, &query).await?, QUERY.to_owned(), true),
+    };
+    let shape = Shape::new(&described, of(&object)?, subscribe)?;
     let buffer_bytes = session.settings.lock().subscription_buffer();
     let wish = Wish {
         snapshot: subscribe.snapshot,
@@ -111,7 +128,11 @@ pub async fn follow(
         resume,
         session: session.id(),
     };
-    let subscription = session.database().subscribe(&object, wish).await?;
+    let database = session.database();
+    let subscription = match is_query {
+        true => database.subscribe_to_query(&object, wish).await?,
+        false => database.subscribe(&object, wish).await?,
+    };
     Ok(Following {
         subscription,
         shape,
@@ -119,27 +140,82 @@ pub async fn follow(
     })
 }
 
-fn target(session: &Session, subscribe: &Subscribe) -> SqlResult<Arc<Object>> {
-    if subscribe.as_of.is_some() {
-        return Err(SqlError::unsupported("SUBSCRIBE .. AS OF is not supported")
-            .with_hint("Subscribe with a snapshot, or with SNAPSHOT = false for the changes from now on."));
-    }
-    let name = match &subscribe.target {
-        SubscribeTarget::Relation(name) => name,
-        SubscribeTarget::Query(_) => {
-            return Err(SqlError::unsupported("SUBSCRIBE to a query is not supported")
-                .with_hint("Create a materialized view of the query, and subscribe to that."));
-        }
-    };
-    let object = names::resolve(session, &session.scope(), name)?;
-    relation(&object)?;
-    Ok(object)
+/// What is followed.
+enum Target {
+    Relation(Arc<Object>),
+    Query(Box<Query>),
 }
 
-fn relation(object: &Object) -> SqlResult<&Relation> {
+/// What a SUBSCRIBE names; a plain view stands for its query.
+fn target(session: &Session, subscribe: &Subscribe) -> SqlResult<Target> {
+    refuse_as_of(subscribe)?;
+    let name = match &subscribe.target {
+        SubscribeTarget::Relation(name) => name,
+        SubscribeTarget::Query(query) => return Ok(Target::Query(query.clone())),
+    };
+    let object = names::resolve(session, &session.scope(), name)?;
+    if object.kind != ObjectKind::View {
+        of(&object)?;
+        return Ok(Target::Relation(object));
+    }
+    let text = format!(
+        "SELECT * FROM {}.{}",
+        quote_identifier(&object.schema),
+        quote_identifier(&object.name)
+    );
+    match select::parse_query(&text)? {
+        ast::Statement::Query(query) => Ok(Target::Query(query)),
+        _ => Err(SqlError::internal("a view that is no query")),
+    }
+}
+
+fn refuse_as_of(subscribe: &Subscribe) -> SqlResult<()> {
+    match subscribe.as_of {
+        None => Ok(()),
+        Some(_) => Err(SqlError::unsupported("SUBSCRIBE .. AS OF is not supported")
+            .with_hint("Subscribe with a snapshot, or with SNAPSHOT = false for the changes from now on.")),
+    }
+}
+
+/// What only a transaction knows cannot be followed, and the right to change definitions that it has would be waited for.
+fn check_definitions(session: &Session) -> SqlResult<()> {
+    match session.definitions() {
+        None => Ok(()),
+        Some(_) => Err(SqlError::new(
+            SqlState::ActiveSqlTransaction,
+            "SUBSCRIBE to a query is not possible in a transaction that has changed definitions",
+        )
+        .with_hint("COMMIT first.")),
+    }
+}
+
+/// The plan of a query that is to be followed.
+fn planned(session: &Session, query: &Query) -> SqlResult<Planned> {
+    check_definitions(session)?;
+    create_view::check_names(query, &[])?;
+    let query = QueryDef::new(query.to_string(), lasting_search_path(session), vec![])
+        .with_slides(create_view::slides(session))
+        .with_flow(view_flow(session)?);
+    Ok(create_view::plan(session, &session.scope(), &query)?.0)
+}
+
+/// The view of a query, which may be still to be filled.
+async fn view_of(session: &Session, query: &Query) -> SqlResult<Arc<Object>> {
+    check_definitions(session)?;
+    let options = session.backfill_options()?;
+    let database = session.database();
+    // What it reads must not be dropped before it is known who reads it. It is no statement of the transaction.
+    let guard = session.within_lock_timeout(database.ddl()).await?;
+    let planned = planned(session, query)?;
+    let name = session.scope().database;
+    guard.follow_query(planned, &name, options)
+}
+
+/// What an object is that can be followed.
+fn of(object: &Object) -> SqlResult<&Relation> {
     object.check_up()?;
     object.relation().ok_or_else(|| {
-        let hint = "A materialized view, a table or a stream can be followed.";
+        let hint = "A view, a table, a stream or a query can be followed.";
         SqlError::new(
             SqlState::WrongObjectType,
             format!("cannot subscribe to {}", object.described()),
@@ -149,13 +225,12 @@ fn relation(object: &Object) -> SqlResult<&Relation> {
 }
 
 impl Shape {
-    fn new(object: &Object, subscribe: &Subscribe) -> SqlResult<Shape> {
-        let relation = relation(object)?;
+    fn new(described: &str, relation: &Relation, subscribe: &Subscribe) -> SqlResult<Shape> {
         let columns = relation.schema().fields();
         let upsert = match &subscribe.upsert {
             None => None,
             Some(key) => {
-                let key = upsert_key(object, relation, key)?;
+                let key = upsert_key(described, relation, key)?;
                 let others = (0..columns.len()).filter(|column| !key.contains(column));
                 let order: Vec<usize> = key.iter().copied().chain(others).collect();
                 Some((key.len(), order))
@@ -184,7 +259,7 @@ impl Shape {
 }
 
 /// The positions of the columns by which rows are told apart.
-fn upsert_key(object: &Object, relation: &Relation, given: &[Ident]) -> SqlResult<Vec<usize>> {
+fn upsert_key(described: &str, relation: &Relation, given: &[Ident]) -> SqlResult<Vec<usize>> {
     let schema = relation.schema();
     let name = |column: &usize| schema.field(*column).name().as_str();
     let known = relation.info.key.as_deref();
@@ -193,10 +268,7 @@ fn upsert_key(object: &Object, relation: &Relation, given: &[Ident]) -> SqlResul
     };
     let Some(known) = known else {
         return Err(wrong(
-            format!(
-                "the rows of {} have no key that is known to be unique",
-                object.described()
-            ),
+            format!("the rows of {described} have no key that is known to be unique"),
             "ENVELOPE UPSERT is for tables with a primary key and for views with one row for each group."
                 .to_owned(),
         ));
@@ -219,7 +291,7 @@ fn upsert_key(object: &Object, relation: &Relation, given: &[Ident]) -> SqlResul
         false => {
             let names: Vec<&str> = known.iter().map(name).collect();
             Err(wrong(
-                format!("these columns are not the key of {}", object.described()),
+                format!("these columns are not the key of {described}"),
                 format!("Its key is ({}).", names.join(", ")),
             ))
         }

@@ -1,4 +1,4 @@
-//! `mr_catalog.subscriptions`: one row for each client that follows a relation, and how far it is.
+//! `mr_catalog.subscriptions`: one row for each client that follows a relation or a query, and how far it is.
 
 use std::sync::Arc;
 
@@ -14,10 +14,12 @@ pub(super) fn columns(database: &Database) -> Columns {
         let object = catalog.object(info.relation);
         object.map(|object| object.display_name())
     });
+    let queries = all.iter().map(|info| info.query.as_deref());
     let began = all.iter().map(|info| info.began_at_ms.saturating_mul(1_000));
     vec![
         ("id", numbers(all.iter().map(|info| info.id))),
         ("relation", Arc::new(StringArray::from_iter(relations))),
+        ("query", Arc::new(StringArray::from_iter(queries))),
         (
             "session",
             optional_numbers(all.iter().map(|info| u64::try_from(info.session).ok())),

@@ -22,6 +22,7 @@ use super::{Position, SubscriptionInfo};
 pub(super) struct Origin {
     pub id: u64,
     pub relation: ObjectId,
+    pub query: Option<Arc<str>>,
     pub name: String,
     pub session: i32,
     pub began_at_ms: i64,
@@ -133,6 +134,7 @@ impl Queue {
         SubscriptionInfo {
             id: self.origin.id,
             relation: self.origin.relation,
+            query: self.origin.query.clone(),
             session: self.origin.session,
             began_at_ms: self.origin.began_at_ms,
             epoch: state.epoch,
