@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::options::SinkOptions;
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::Given;
+use crate::connector::postgres::PostgresTarget;
 
 /// The column of a changelog that says what happened to the row.
 pub(crate) const OP: &str = "op";
@@ -71,6 +72,7 @@ pub struct SinkDef {
 pub enum Target {
     Files(FileTarget),
     Kafka(KafkaSink),
+    Postgres(PostgresSink),
 }
 
 /// Files of the server's machine.
@@ -96,6 +98,28 @@ pub struct KafkaSink {
     pub key: Option<Vec<usize>>,
 }
 
+/// A table of PostgreSQL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PostgresSink {
+    /// The options as they were given.
+    pub postgres: BTreeMap<String, String>,
+    /// What no other sink anywhere is called: the name of its row in the table of the progress.
+    pub id: String,
+    /// The columns that are the key, by position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Vec<usize>>,
+}
+
+impl PostgresSink {
+    /// What the options say.
+    ///
+    /// # Errors
+    /// They are of another version.
+    pub fn target(&self) -> SqlResult<PostgresTarget> {
+        PostgresTarget::new(&mut Given::new("postgres", &self.postgres))
+    }
+}
+
 impl KafkaSink {
     /// What the options say.
     ///
@@ -112,16 +136,30 @@ impl Target {
         match self {
             Target::Files(_) => "file",
             Target::Kafka(_) => "kafka",
+            Target::Postgres(_) => "postgres",
         }
     }
 
-    /// Where it is, in a word: a directory, a topic.
+    /// The columns of the key of what goes to another system, by position.
+    pub fn key(&self) -> Option<&[usize]> {
+        match self {
+            Target::Files(_) => None,
+            Target::Kafka(kafka) => kafka.key.as_deref(),
+            Target::Postgres(postgres) => postgres.key.as_deref(),
+        }
+    }
+
+    /// Where it is, in a word: a directory, a topic, a table.
     pub fn place(&self) -> String {
         match self {
             Target::Files(files) => files.path.display().to_string(),
             Target::Kafka(kafka) => kafka
                 .target()
                 .map(|target| target.place.topic)
+                .unwrap_or_default(),
+            Target::Postgres(postgres) => postgres
+                .target()
+                .map(|target| format!("{}.{}", target.schema, target.table))
                 .unwrap_or_default(),
         }
     }
@@ -131,6 +169,7 @@ impl Target {
         match self {
             Target::Files(files) => files.format.name(),
             Target::Kafka(_) => FileFormat::Json.name(),
+            Target::Postgres(_) => "rows",
         }
     }
 }

@@ -7,12 +7,13 @@
 mod copying;
 mod follower;
 mod pgoutput;
+mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use millrace_catalog::connector::postgres::PostgresDef;
+use millrace_catalog::connector::postgres::{PostgresDef, PostgresPlace};
 use millrace_postgres::error::SqlError;
 use pgwire_replication::{Lsn, PgWireError, ReplicationClient, ReplicationConfig};
 use tokio_postgres::error::SqlState;
@@ -21,6 +22,7 @@ use tokio_postgres::{Client, NoTls};
 pub use self::copying::Copying;
 pub use self::follower::{Event, Follower};
 pub use self::pgoutput::{Cell, ColumnInfo, Message, TableInfo};
+pub use self::writer::PostgresWriter;
 use crate::source::ConnectorError;
 
 /// How long the server may take for an answer.
@@ -75,33 +77,7 @@ impl Server {
     /// # Errors
     /// It does not answer, refuses, or does not have logical replication.
     pub async fn connect(def: &PostgresDef) -> Result<Server, ConnectorError> {
-        let mut config = tokio_postgres::Config::new();
-        config
-            .host(&def.host)
-            .port(def.port)
-            .user(&def.user)
-            .dbname(&def.database)
-            .options(SETTINGS)
-            .application_name("millrace")
-            .connect_timeout(ANSWER);
-        if let Some(password) = password(def).await? {
-            config.password(password);
-        }
-        let connecting = tokio::time::timeout(ANSWER, config.connect(NoTls)).await;
-        let (client, connection) = connecting
-            .map_err(|_| {
-                ConnectorError::passing(format!(
-                    "{} did not answer within {} seconds",
-                    at(def),
-                    ANSWER.as_secs()
-                ))
-            })?
-            .map_err(|error| of_client(def, &error))?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection to PostgreSQL ended");
-            }
-        });
+        let client = client(&def.place).await?;
         let mut server = Server {
             client,
             system: String::new(),
@@ -119,7 +95,7 @@ impl Server {
             return Err(ConnectorError::lasting(
                 format!(
                     "{} has wal_level = {}, and changes can be followed with logical alone",
-                    at(def),
+                    at(&def.place),
                     text(0)
                 ),
                 "Set wal_level = logical in its postgresql.conf, and restart it.",
@@ -127,8 +103,12 @@ impl Server {
         }
         if text(1) != "t" {
             return Err(ConnectorError::lasting(
-                format!("role \"{}\" of {} may not follow changes", def.user, at(def)),
-                format!("ALTER ROLE {} REPLICATION", quoted(&def.user)),
+                format!(
+                    "role \"{}\" of {} may not follow changes",
+                    def.place.user,
+                    at(&def.place)
+                ),
+                format!("ALTER ROLE {} REPLICATION", quoted(&def.place.user)),
             ));
         }
         server.system = text(2);
@@ -137,18 +117,8 @@ impl Server {
 
     /// The rows of a statement, as texts.
     async fn rows(&self, def: &PostgresDef, sql: &str) -> Result<Vec<Vec<Option<String>>>, ConnectorError> {
-        let messages = self
-            .client
-            .simple_query(sql)
-            .await
-            .map_err(|error| of_client(def, &error))?;
-        let mut rows = vec![];
-        for message in messages {
-            if let tokio_postgres::SimpleQueryMessage::Row(row) = message {
-                rows.push((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect());
-            }
-        }
-        Ok(rows)
+        let found = texts(&self.client, sql).await;
+        found.map_err(|error| of_client(&def.place, &error))
     }
 
     /// A table.
@@ -175,7 +145,7 @@ impl Server {
             return Err(ConnectorError::lasting(
                 format!(
                     "table {schema}.{name} is not there on {}, or has no columns",
-                    at(def)
+                    at(&def.place)
                 ),
                 "Tables and their columns are named as there, with the schema: 'public.orders'.",
             ));
@@ -214,7 +184,7 @@ impl Server {
         // What it leaves out would be missed in silence.
         let lacking = |what: &str| {
             ConnectorError::lasting(
-                format!("publication \"{}\" of {} {what}", def.publication, at(def)),
+                format!("publication \"{}\" of {} {what}", def.publication, at(&def.place)),
                 "Choose another publication.name, or have one made by leaving it away.",
             )
         };
@@ -269,7 +239,7 @@ impl Server {
                 format!(
                     "publication \"{}\" of {} does not have what is followed{why}",
                     def.publication,
-                    at(def)
+                    at(&def.place)
                 ),
                 format!("Somebody who may has to run there: {statement}"),
             )
@@ -283,7 +253,7 @@ impl Server {
         match error.code() {
             // Somebody was quicker, perhaps an attempt of ours that was broken off.
             Some(&SqlState::DUPLICATE_OBJECT | &SqlState::UNIQUE_VIOLATION) | None => {
-                Err(of_client(def, &error))
+                Err(of_client(&def.place, &error))
             }
             Some(_) => Err(refused(format!(": {}", message(&error)))),
         }
@@ -304,12 +274,16 @@ impl Server {
         let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
         if text(2).is_empty() || text(3).is_empty() {
             // By an attempt of ours that was broken off, perhaps.
-            let what = format!("slot \"{}\" of {} is being made", def.slot, at(def));
+            let what = format!("slot \"{}\" of {} is being made", def.slot, at(&def.place));
             return Err(ConnectorError::passing(what));
         }
-        if text(2) != "pgoutput" || text(3) != def.database {
+        if text(2) != "pgoutput" || text(3) != def.place.database {
             return Err(ConnectorError::lasting(
-                format!("slot \"{}\" of {} is for something else", def.slot, at(def)),
+                format!(
+                    "slot \"{}\" of {} is for something else",
+                    def.slot,
+                    at(&def.place)
+                ),
                 "Choose another slot.name.",
             ));
         }
@@ -356,7 +330,7 @@ impl Server {
         (schema, name): (&str, &str),
         columns: &[String],
     ) -> Result<Copying<'s>, ConnectorError> {
-        let error = |error: tokio_postgres::Error| of_client(def, &error);
+        let error = |error: tokio_postgres::Error| of_client(&def.place, &error);
         let begin = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}",
             literal(&snapshot.name)
@@ -380,6 +354,49 @@ impl Server {
     }
 }
 
+/// Connects for questions.
+async fn client(place: &PostgresPlace) -> Result<Client, ConnectorError> {
+    let mut config = tokio_postgres::Config::new();
+    config
+        .host(&place.host)
+        .port(place.port)
+        .user(&place.user)
+        .dbname(&place.database)
+        .options(SETTINGS)
+        .application_name("millrace")
+        .connect_timeout(ANSWER);
+    if let Some(password) = password(place).await? {
+        config.password(password);
+    }
+    let connecting = tokio::time::timeout(ANSWER, config.connect(NoTls)).await;
+    let (client, connection) = connecting
+        .map_err(|_| {
+            ConnectorError::passing(format!(
+                "{} did not answer within {} seconds",
+                at(place),
+                ANSWER.as_secs()
+            ))
+        })?
+        .map_err(|error| of_client(place, &error))?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to PostgreSQL ended");
+        }
+    });
+    Ok(client)
+}
+
+/// The rows of a statement, as texts.
+async fn texts(client: &Client, sql: &str) -> Result<Vec<Vec<Option<String>>>, tokio_postgres::Error> {
+    let mut rows = vec![];
+    for message in client.simple_query(sql).await? {
+        if let tokio_postgres::SimpleQueryMessage::Row(row) = message {
+            rows.push((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect());
+        }
+    }
+    Ok(rows)
+}
+
 /// Makes the slot, or a temporary one, and a snapshot of what was there before everything that the slot has.
 ///
 /// # Errors
@@ -388,8 +405,8 @@ pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot,
     let config = replication(def, 0).await?;
     let connecting = tokio::time::timeout(ANSWER, ReplicationClient::connect_gated(config)).await;
     let mut client = connecting
-        .map_err(|_| ConnectorError::passing(format!("{} did not answer in time", at(def))))?
-        .map_err(|error| of_stream(def, &error))?;
+        .map_err(|_| ConnectorError::passing(format!("{} did not answer in time", at(&def.place))))?
+        .map_err(|error| of_stream(&def.place, &error))?;
     let (slot, temporary) = match is_temporary {
         true => (
             format!(
@@ -408,7 +425,7 @@ pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot,
     let rows = client
         .simple_query(&sql)
         .await
-        .map_err(|error| of_stream(def, &error))?;
+        .map_err(|error| of_stream(&def.place, &error))?;
     let text = |at: usize| -> Option<String> {
         let cell: &Option<Bytes> = rows.first()?.get(at)?;
         Some(String::from_utf8_lossy(cell.as_ref()?).into_owned())
@@ -416,7 +433,7 @@ pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot,
     let (Some(lsn), Some(name)) = (text(1).and_then(|lsn| Lsn::parse(&lsn).ok()), text(2)) else {
         return Err(ConnectorError::passing(format!(
             "{} made a slot without a snapshot",
-            at(def)
+            at(&def.place)
         )));
     };
     Ok(Snapshot {
@@ -427,19 +444,19 @@ pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot,
 }
 
 async fn replication(def: &PostgresDef, from: i64) -> Result<ReplicationConfig, ConnectorError> {
-    let password = password(def).await?.unwrap_or_default();
+    let password = password(&def.place).await?.unwrap_or_default();
     let password = String::from_utf8(password)
         .map_err(|_| ConnectorError::passing("the password of a PostgreSQL source is not UTF-8"))?;
     let config = ReplicationConfig::new(
-        &*def.host,
-        &*def.user,
+        &*def.place.host,
+        &*def.place.user,
         password,
-        &*def.database,
+        &*def.place.database,
         &*def.slot,
         &*def.publication,
     );
     Ok(config
-        .with_port(def.port)
+        .with_port(def.place.port)
         .with_start_lsn(Lsn::from_u64(from as u64))
         .with_options(SETTINGS)
         .with_buffer_size(BUFFERED)
@@ -448,19 +465,19 @@ async fn replication(def: &PostgresDef, from: i64) -> Result<ReplicationConfig, 
         .with_application_name("millrace"))
 }
 
-async fn password(def: &PostgresDef) -> Result<Option<Vec<u8>>, ConnectorError> {
-    let Some(place) = def.password.clone() else {
+async fn password(place: &PostgresPlace) -> Result<Option<Vec<u8>>, ConnectorError> {
+    let Some(secret) = place.password.clone() else {
         return Ok(None);
     };
     // Whatever the file is, nobody else waits for it.
-    let read = tokio::task::spawn_blocking(move || place.read()).await;
+    let read = tokio::task::spawn_blocking(move || secret.read()).await;
     let read = read.map_err(|error| ConnectorError::passing(error.to_string()))?;
     read.map(Some)
         .map_err(|error: SqlError| ConnectorError::passing(error.message))
 }
 
-fn at(def: &PostgresDef) -> String {
-    format!("PostgreSQL at {}:{}", def.host, def.port)
+fn at(place: &PostgresPlace) -> String {
+    format!("PostgreSQL at {}:{}", place.host, place.port)
 }
 
 fn message(error: &tokio_postgres::Error) -> String {
@@ -473,12 +490,12 @@ fn message(error: &tokio_postgres::Error) -> String {
     }
 }
 
-fn of_client(def: &PostgresDef, error: &tokio_postgres::Error) -> ConnectorError {
-    ConnectorError::passing(format!("{}: {}", at(def), message(error)))
+fn of_client(place: &PostgresPlace, error: &tokio_postgres::Error) -> ConnectorError {
+    ConnectorError::passing(format!("{}: {}", at(place), message(error)))
 }
 
-fn of_stream(def: &PostgresDef, error: &PgWireError) -> ConnectorError {
-    let shown = format!("{}: {error}", at(def));
+fn of_stream(place: &PostgresPlace, error: &PgWireError) -> ConnectorError {
+    let shown = format!("{}: {error}", at(place));
     match error.is_message_too_large() {
         true => ConnectorError::lasting(shown, "A single row must be smaller than that."),
         false => ConnectorError::passing(shown),

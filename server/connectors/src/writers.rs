@@ -1,8 +1,9 @@
 //! From the target of a sink to its writer: the one list of writers.
 
-use millrace_catalog::sink::Target;
+use millrace_catalog::sink::{SinkDef, Target};
 
 use crate::kafka::KafkaWriter;
+use crate::postgres::PostgresWriter;
 use crate::source::ConnectorError;
 use crate::target::Writer;
 
@@ -10,9 +11,10 @@ use crate::target::Writer;
 ///
 /// # Errors
 /// It cannot be reached, refuses, or is not what it was.
-pub async fn open(target: &Target, holder: &str) -> Result<Box<dyn Writer>, ConnectorError> {
-    match target {
+pub async fn open(sink: &SinkDef, holder: &str) -> Result<Box<dyn Writer>, ConnectorError> {
+    match &sink.target {
         Target::Kafka(kafka) => Ok(Box::new(KafkaWriter::open(kafka, holder).await?)),
+        Target::Postgres(postgres) => Ok(Box::new(PostgresWriter::open(sink, postgres, holder).await?)),
         Target::Files(_) => Err(nothing_to_connect()),
     }
 }
@@ -21,9 +23,10 @@ pub async fn open(target: &Target, holder: &str) -> Result<Box<dyn Writer>, Conn
 ///
 /// # Errors
 /// It cannot.
-pub async fn check(target: &Target, holder: &str) -> Result<(), ConnectorError> {
-    match target {
+pub async fn check(sink: &SinkDef, holder: &str) -> Result<(), ConnectorError> {
+    match &sink.target {
         Target::Kafka(kafka) => KafkaWriter::check(kafka, holder).await,
+        Target::Postgres(postgres) => PostgresWriter::check(sink, postgres).await,
         Target::Files(_) => Err(nothing_to_connect()),
     }
 }

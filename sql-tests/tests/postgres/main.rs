@@ -1,5 +1,5 @@
-//! A real PostgreSQL server as a source: what is copied, what is followed, and that each transaction is there once and as a whole,
-//! whatever is killed.
+//! A real PostgreSQL server as a source and as the target of sinks: what is copied, what is followed, what is written, and that each
+//! transaction is there once and as a whole, whatever is killed.
 //!
 //! Needs the programs of PostgreSQL (`millrace_sql_tests::postgres::BIN`); it is skipped without them. `POSTGRES_ROUNDS` is how often
 //! processes are killed, `SEED` in which order.
@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod kills;
+mod sink_kills;
+mod sinks;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -36,6 +38,16 @@ fn main() -> ExitCode {
         .test("refusals", async |server, place| refusals(server, place).await)
         .test("slots", async |server, place| slots(server, place).await)
         .test("kills", async |server, place| kills::kills(server, place).await)
+        .test("sinks", async |server, place| sinks::sinks(server, place).await)
+        .test("sink_types", async |server, place| {
+            sinks::sink_types(server, place).await
+        })
+        .test("sink_refusals", async |server, place| {
+            sinks::sink_refusals(server, place).await
+        })
+        .test("sink_kills", async |server, place| {
+            sink_kills::kills(server, place).await
+        })
         .outcome()
 }
 
@@ -263,36 +275,38 @@ async fn follows(server: &Postgres, place: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Columns of every type that both have: name, type, and a value as it is written in SQL.
+const COLUMNS: [(&str, &str, &str); 19] = [
+    ("b", "boolean", "true"),
+    ("i2", "smallint", "-32768"),
+    ("i4", "integer", "2147483647"),
+    ("i8", "bigint", "-9223372036854775808"),
+    ("f4", "real", "1.5"),
+    ("f8", "double precision", "0.1"),
+    ("nu", "numeric(20, 5)", "123456789012345.12345"),
+    ("te", "text", "E'quote '' tab \\t line \\n back \\\\ ü'"),
+    ("vc", "varchar(10)", "'abc'"),
+    ("by", "bytea", "'\\x00ff0a'"),
+    ("da", "date", "'2026-02-28'"),
+    ("ti", "time", "'12:34:56.789012'"),
+    ("ts", "timestamp", "'2026-02-28 12:34:56.789012'"),
+    ("tz", "timestamptz", "'2026-02-28 12:34:56.789012+05:30'"),
+    ("iv", "interval", "'1 year 2 days 03:04:05.6'"),
+    ("js", "jsonb", "'{\"a\": [1, null, \"x\"]}'"),
+    ("uu", "uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
+    ("ar", "integer[]", "'{1,NULL,3}'"),
+    ("ta", "text[]", "ARRAY['a,b', 'c\"d', NULL]"),
+];
+
 /// What every type comes to, copied and followed.
 async fn types(server: &Postgres, place: &Path) -> Result<(), Failure> {
     let there = server.client().await?;
-    let columns = [
-        ("b", "boolean", "true"),
-        ("i2", "smallint", "-32768"),
-        ("i4", "integer", "2147483647"),
-        ("i8", "bigint", "-9223372036854775808"),
-        ("f4", "real", "1.5"),
-        ("f8", "double precision", "0.1"),
-        ("nu", "numeric(20, 5)", "123456789012345.12345"),
-        ("te", "text", "E'quote '' tab \\t line \\n back \\\\ ü'"),
-        ("vc", "varchar(10)", "'abc'"),
-        ("by", "bytea", "'\\x00ff0a'"),
-        ("da", "date", "'2026-02-28'"),
-        ("ti", "time", "'12:34:56.789012'"),
-        ("ts", "timestamp", "'2026-02-28 12:34:56.789012'"),
-        ("tz", "timestamptz", "'2026-02-28 12:34:56.789012+05:30'"),
-        ("iv", "interval", "'1 year 2 days 03:04:05.6'"),
-        ("js", "jsonb", "'{\"a\": [1, null, \"x\"]}'"),
-        ("uu", "uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
-        ("ar", "integer[]", "'{1,NULL,3}'"),
-        ("ta", "text[]", "ARRAY['a,b', 'c\"d', NULL]"),
-    ];
-    let list: Vec<String> = columns
+    let list: Vec<String> = COLUMNS
         .iter()
         .map(|(name, data_type, _)| format!("{name} {data_type}"))
         .collect();
-    let values: Vec<&str> = columns.iter().map(|(.., value)| *value).collect();
-    let names: Vec<&str> = columns.iter().map(|(name, ..)| *name).collect();
+    let values: Vec<&str> = COLUMNS.iter().map(|(.., value)| *value).collect();
+    let names: Vec<&str> = COLUMNS.iter().map(|(name, ..)| *name).collect();
     there
         .batch_execute(&format!(
             "CREATE TABLE types (id int PRIMARY KEY, {})",

@@ -13,14 +13,28 @@ pub enum Postgres {
     Table(UpstreamTable),
 }
 
-/// A server, and where in it one reads.
+/// A database of a server, and who one is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PostgresDef {
+pub struct PostgresPlace {
     pub host: String,
     pub port: u16,
     pub user: String,
     pub password: Option<Secret>,
     pub database: String,
+}
+
+/// A table that a sink writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresTarget {
+    pub place: PostgresPlace,
+    pub schema: String,
+    pub table: String,
+}
+
+/// A server, and where in it one reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresDef {
+    pub place: PostgresPlace,
     /// The replication slot, which is made with the stream.
     pub slot: String,
     /// The publication, which gets the tables.
@@ -60,17 +74,8 @@ impl Postgres {
                 .ok_or_else(|| given.missing(TABLE, "the name of a table there, 'schema.table'"))?;
             return Ok(Postgres::Table(UpstreamTable::new(source, table)?));
         }
-        let mut needed = |name: &str, what: &str| -> SqlResult<String> {
-            match given.text(name) {
-                Some(text) if !text.is_empty() => Ok(text.to_owned()),
-                Some(text) => Err(invalid(name, text, &format!("it must be {what}"))),
-                None => Err(given.missing(name, what)),
-            }
-        };
-        let host = needed("hostname", "the name or address of a server")?;
-        let user = needed("username", "the name of a role with REPLICATION")?;
-        let database = needed("database.name", "the name of a database")?;
-        let slot = needed("slot.name", "the name of a replication slot to be made")?;
+        let place = PostgresPlace::new(given)?;
+        let slot = needed(given, &["slot.name"], "the name of a replication slot to be made")?;
         if !is_identifier(&slot) {
             return Err(invalid(
                 "slot.name",
@@ -83,6 +88,42 @@ impl Postgres {
             let what = "it must be of small letters, digits and underscores";
             return Err(invalid("publication.name", &publication, what));
         }
+        let switch = [("true", true), ("false", false)];
+        let on_error = [("skip", false), ("fail", true)];
+        Ok(Postgres::Server(Box::new(PostgresDef {
+            place,
+            slot,
+            publication,
+            publishes: given
+                .one_of("publication.create.enable", &switch)?
+                .unwrap_or(true),
+            stops_on_error: given.one_of("on_error", &on_error)?.unwrap_or(false),
+        })))
+    }
+}
+
+/// What an option says that has to be there. The first of its names is what messages call it.
+fn needed(given: &mut Given<'_>, names: &[&str], what: &str) -> SqlResult<String> {
+    let found: Vec<(&str, &str)> = names
+        .iter()
+        .filter_map(|name| Some((*name, given.text(name)?)))
+        .collect();
+    match found[..] {
+        [(_, text)] if !text.is_empty() => Ok(text.to_owned()),
+        [(name, text)] => Err(invalid(name, text, &format!("it must be {what}"))),
+        [] => Err(given.missing(names[0], what)),
+        [(first, _), (second, _), ..] => Err(SqlError::new(
+            SqlState::InvalidParameterValue,
+            format!("options \"{first}\" and \"{second}\" exclude each other"),
+        )),
+    }
+}
+
+impl PostgresPlace {
+    fn new(given: &mut Given<'_>) -> SqlResult<PostgresPlace> {
+        let host = needed(given, &["hostname", "host"], "the name or address of a server")?;
+        let user = needed(given, &["username", "user"], "the name of a role there")?;
+        let database = needed(given, &["database.name", "database"], "the name of a database")?;
         if given.text("password").is_some() {
             return Err(SqlError::new(
                 SqlState::InvalidParameterValue,
@@ -92,21 +133,41 @@ impl Postgres {
                 "Use password.env for the name of an environment variable of the server, or password.file for a file.",
             ));
         }
-        let switch = [("true", true), ("false", false)];
-        let on_error = [("skip", false), ("fail", true)];
-        Ok(Postgres::Server(Box::new(PostgresDef {
+        Ok(PostgresPlace {
             host,
             port: given.number("port", 1..=65_535)?.unwrap_or(5432) as u16,
             user,
             password: Secret::given(given, "password")?,
             database,
-            slot,
-            publication,
-            publishes: given
-                .one_of("publication.create.enable", &switch)?
-                .unwrap_or(true),
-            stops_on_error: given.one_of("on_error", &on_error)?.unwrap_or(false),
-        })))
+        })
+    }
+}
+
+impl PostgresTarget {
+    pub(crate) fn new(given: &mut Given<'_>) -> SqlResult<PostgresTarget> {
+        let place = PostgresPlace::new(given)?;
+        let name = needed(given, &["table.name", "table"], "the name of a table there")?;
+        let schema = given.text("schema.name").or_else(|| given.text("schema"));
+        let (schema, table) = match (schema, name.split_once('.')) {
+            (Some(schema), None) => (schema.to_owned(), name),
+            (None, None) => ("public".to_owned(), name),
+            (None, Some((schema, table))) => (schema.to_owned(), table.to_owned()),
+            (Some(_), Some(_)) => {
+                return Err(invalid(
+                    "table.name",
+                    &name,
+                    "the schema is named in option \"schema\" already",
+                ));
+            }
+        };
+        if schema.is_empty() || table.is_empty() || table.contains('.') {
+            return Err(invalid(
+                "table.name",
+                &table,
+                "it must be 'schema.table' or 'table'",
+            ));
+        }
+        Ok(PostgresTarget { place, schema, table })
     }
 }
 

@@ -11,18 +11,19 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::units;
 use millrace_storage::ObjectId;
 
-use super::{FileFormat, FileTarget, KafkaSink, OP, SinkDef, SinkType, Target};
+use super::{FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkType, Target};
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::{Given, invalid};
+use crate::connector::postgres::PostgresTarget;
 
 /// The time between two steps, rows and bytes of a file, unless options say otherwise.
 const FILE_ROLLOVER: Duration = Duration::from_secs(10);
-const KAFKA_ROLLOVER: Duration = Duration::from_millis(100);
+const REMOTE_ROLLOVER: Duration = Duration::from_millis(100);
 const ROWS_MAX_DEFAULT: u64 = 1_000_000;
 const BYTES_MAX_DEFAULT: u64 = 128 << 20;
 
 /// What the options of CREATE SINK say.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SinkOptions {
     target: Wanted,
     sink_type: Option<SinkType>,
@@ -31,7 +32,7 @@ pub struct SinkOptions {
 }
 
 /// Where rows are to go.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Wanted {
     Files {
         path: PathBuf,
@@ -41,6 +42,10 @@ enum Wanted {
     },
     Kafka {
         sink: KafkaSink,
+        primary_key: Option<String>,
+    },
+    Postgres {
+        sink: PostgresSink,
         primary_key: Option<String>,
     },
 }
@@ -68,14 +73,15 @@ impl SinkOptions {
         match all.get("connector").map(|name| name.to_ascii_lowercase()) {
             None => Err(needs(
                 "connector",
-                "Use WITH (connector = 'file', path = '/directory'), or connector = 'kafka'.",
+                "Use WITH (connector = 'file', path = '/directory'), or connector = 'kafka' or 'postgres'.",
             )),
             Some(name) if name == "file" || name == "fs" => Self::files(&all, format),
             Some(name) if name == "kafka" => Self::kafka(&all, format, id),
+            Some(name) if name == "postgres" => Self::postgres(&all, format, id),
             Some(name) => Err(SqlError::unsupported(format!(
                 "connector \"{name}\" is not supported for a sink"
             ))
-            .with_hint("The connectors for sinks are file and kafka.")),
+            .with_hint("The connectors for sinks are file, kafka and postgres.")),
         }
     }
 
@@ -179,7 +185,33 @@ impl SinkOptions {
                 key: None,
             },
         };
-        Self::common(given, target, Some(sink_type), KAFKA_ROLLOVER)
+        Self::common(given, target, Some(sink_type), REMOTE_ROLLOVER)
+    }
+
+    fn postgres(
+        all: &BTreeMap<String, String>,
+        format: Option<&FormatEncode>,
+        id: String,
+    ) -> SqlResult<SinkOptions> {
+        if format.is_some() {
+            return Err(SqlError::unsupported(
+                "FORMAT .. ENCODE .. is not supported for a sink to PostgreSQL",
+            )
+            .with_hint("Rows are rows there. Use type = 'append-only' or type = 'upsert'."));
+        }
+        let mut given = Given::new("postgres", all);
+        PostgresTarget::new(&mut given)?;
+        let types = [SinkType::AppendOnly, SinkType::Upsert];
+        let sink_type = given.one_of("type", &types.map(|named| (named.name(), named)))?;
+        let target = Wanted::Postgres {
+            primary_key: given.text("primary_key").map(str::to_owned),
+            sink: PostgresSink {
+                postgres: all.clone(),
+                id,
+                key: None,
+            },
+        };
+        Self::common(given, target, sink_type, REMOTE_ROLLOVER)
     }
 
     /// What all sinks have.
@@ -212,12 +244,9 @@ impl SinkOptions {
         })
     }
 
-    /// What has to be looked at before there can be such a sink, if it goes to another system.
-    pub fn remote(&self) -> Option<Target> {
-        match &self.target {
-            Wanted::Files { .. } => None,
-            Wanted::Kafka { sink, .. } => Some(Target::Kafka(sink.clone())),
-        }
+    /// Whether it goes to another system, at which is to be looked before there can be such a sink.
+    pub fn is_remote(&self) -> bool {
+        !matches!(self.target, Wanted::Files { .. })
     }
 
     /// The sink of a relation. `name`: what it is called.
@@ -245,6 +274,7 @@ impl SinkOptions {
                 let others = match self.target {
                     Wanted::Files { .. } => "type = 'changelog', which writes every change of each row",
                     Wanted::Kafka { .. } => "FORMAT UPSERT or FORMAT DEBEZIUM",
+                    Wanted::Postgres { .. } => "type = 'upsert'",
                 };
                 return Err(refused(format!(
                     "sink \"{name}\" cannot be append-only, because rows of its source can change or be deleted"
@@ -283,6 +313,17 @@ impl SinkOptions {
                 key: key(sink_type, primary_key.as_deref(), &columns, info)?,
                 ..sink
             }),
+            Wanted::Postgres { sink, primary_key } => {
+                if primary_key.is_some() && !sink_type.has_deletions() {
+                    return Err(refused(
+                        "option \"primary_key\" is for type = 'upsert'".to_owned(),
+                    ));
+                }
+                Target::Postgres(PostgresSink {
+                    key: key(sink_type, primary_key.as_deref(), &columns, info)?,
+                    ..sink
+                })
+            }
         };
         Ok(SinkDef {
             relation,
@@ -333,10 +374,9 @@ fn key(
             "the rows of \"{}\" have no key that is known to be unique",
             info.name
         ))
-        .with_hint(format!(
-            "FORMAT {} is for tables with a primary key and for views with one row for each group.",
-            sink_type.name().to_uppercase()
-        )));
+        .with_hint(
+            "Such a sink is for tables with a primary key and for views with one row for each group.",
+        ));
     };
     if given.is_none() {
         return Ok(Some(known.clone()));

@@ -29,7 +29,7 @@ impl Copying<'_> {
     /// The connection is lost.
     pub async fn next(&mut self) -> Result<Option<Vec<Vec<Option<String>>>>, ConnectorError> {
         let def = self.def;
-        let error = |error: tokio_postgres::Error| of_client(def, &error);
+        let error = |error: tokio_postgres::Error| of_client(&def.place, &error);
         let mut rows = vec![];
         while !self.is_done && rows.len() < COPIED_ROWS {
             let Some(piece) = self.pieces.next().await else {

@@ -49,8 +49,8 @@ impl Follower {
         };
         let started = tokio::time::timeout(ANSWER, starting).await;
         let client = started
-            .map_err(|_| ConnectorError::passing(format!("{} did not answer in time", at(def))))?
-            .map_err(|error| of_stream(def, &error))?;
+            .map_err(|_| ConnectorError::passing(format!("{} did not answer in time", at(&def.place))))?
+            .map_err(|error| of_stream(&def.place, &error))?;
         Ok(Follower {
             client,
             tables: BTreeMap::new(),
@@ -63,11 +63,15 @@ impl Follower {
     /// The connection is lost; the server tells what we do not understand.
     pub async fn next(&mut self, def: &PostgresDef) -> Result<Event, ConnectorError> {
         loop {
-            let received = self.client.recv().await.map_err(|error| of_stream(def, &error))?;
+            let received = self
+                .client
+                .recv()
+                .await
+                .map_err(|error| of_stream(&def.place, &error))?;
             let Some(event) = received else {
                 return Err(ConnectorError::passing(format!(
                     "{} has ended the connection",
-                    at(def)
+                    at(&def.place)
                 )));
             };
             return Ok(match event {
@@ -86,7 +90,10 @@ impl Follower {
                 },
                 ReplicationEvent::XLogData { data, .. } => {
                     let message = pgoutput::decode(&data).map_err(|why| {
-                        ConnectorError::passing(format!("{} sent what is not understood: {why}", at(def)))
+                        ConnectorError::passing(format!(
+                            "{} sent what is not understood: {why}",
+                            at(&def.place)
+                        ))
                     })?;
                     match message {
                         Message::Table(table) => {

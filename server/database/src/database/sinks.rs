@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_catalog::sink::Target;
+use millrace_catalog::sink::SinkDef;
 use millrace_catalog::{Definition, Object};
 use millrace_connectors::source::ConnectorError;
 use millrace_connectors::writers;
@@ -249,9 +249,9 @@ impl Database {
     ///
     /// # Errors
     /// It cannot be reached, refuses, or is not there.
-    pub async fn probe_sink(&self, target: &Target) -> SqlResult<()> {
+    pub async fn probe_sink(&self, sink: &SinkDef) -> SqlResult<()> {
         let holder = Uuid::new_v4().to_string();
-        let checked = tokio::time::timeout(PROBE, writers::check(target, &holder)).await;
+        let checked = tokio::time::timeout(PROBE, writers::check(sink, &holder)).await;
         let checked = checked.unwrap_or_else(|_| {
             Err(ConnectorError::passing(format!(
                 "the target did not answer within {} seconds",

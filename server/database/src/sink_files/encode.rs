@@ -125,15 +125,15 @@ impl Encoder {
         let is_changelog = def.sink_type == SinkType::Changelog;
         let schema = def.schema(relation);
         let columns = schema.fields().iter().skip(usize::from(is_changelog)).cloned();
-        let (format, record_key) = match &def.target {
-            Target::Files(files) => (files.format, None),
-            Target::Kafka(kafka) => (FileFormat::Records, kafka.key.clone()),
+        let format = match &def.target {
+            Target::Files(files) => files.format,
+            Target::Kafka(_) | Target::Postgres(_) => FileFormat::Records,
         };
         Ok(Encoder {
             format,
             shown: def.target.format(),
             is_changelog,
-            record_key,
+            record_key: def.target.key().map(<[usize]>::to_vec),
             columns: Arc::new(Schema::new(columns.collect::<Vec<_>>())),
             schema,
             layout: Layout::csv(Header::Match),

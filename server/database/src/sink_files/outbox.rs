@@ -46,7 +46,7 @@ pub(crate) fn steps(target: &Target, data: &Path, sink: ObjectId) -> (Directory,
             };
             (Directory::of(files), limits)
         }
-        Target::Kafka(_) => (Directory::at(of(data, sink), "step"), STEP_LIMITS),
+        Target::Kafka(_) | Target::Postgres(_) => (Directory::at(of(data, sink), "step"), STEP_LIMITS),
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn of(data: &Path, sink: ObjectId) -> PathBuf {
 pub(crate) fn create(target: &Target, data: &Path, sink: ObjectId) -> io::Result<()> {
     match target {
         Target::Files(_) => Ok(()),
-        Target::Kafka(_) => fs::create_dir_all(of(data, sink)),
+        Target::Kafka(_) | Target::Postgres(_) => fs::create_dir_all(of(data, sink)),
     }
 }
 

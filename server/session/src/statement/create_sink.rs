@@ -1,4 +1,4 @@
-//! CREATE SINK: files or topics that follow a relation, or a query for which a view is made.
+//! CREATE SINK: files, topics or tables elsewhere that follow a relation, or a query for which a view is made.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use millrace_database::database::sinks;
 use millrace_database::sink_files::directory::Directory;
 use millrace_database::sink_files::encode::Encoder;
 use millrace_engine::ViewSpec;
-use millrace_parser::ast::{CreateSink, Emit, SinkInput};
+use millrace_parser::ast::{CreateSink, Emit, Query, SinkInput};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{ObjectId, ObjectKind};
 
@@ -28,9 +28,10 @@ use crate::statement::done;
 /// Executes CREATE SINK. Of a query, returns when its view is filled.
 pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> SqlResult<Outcome> {
     let options = SinkOptions::new(&create.options, create.format.as_ref(), sinks::new_id())?;
-    if let Some(target) = options.remote() {
+    if options.is_remote() {
         // Whoever cannot be written to is told so now, and nobody waits for it.
-        session.database().probe_sink(&target).await?;
+        let wanted = wanted(session, &create, options.clone())?;
+        session.database().probe_sink(&wanted).await?;
     }
     let guard = session.ddl().await?;
     let scope = session.scope();
@@ -67,14 +68,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
                 );
             }
             let from = names::resolve(session, &scope, &from)?;
-            from.check_up()?;
-            let relation = from.relation().ok_or_else(|| {
-                SqlError::new(
-                    SqlState::WrongObjectType,
-                    format!("cannot create a sink from {}", from.described()),
-                )
-                .with_hint("A sink can read a materialized view, a table or a stream.")
-            })?;
+            let relation = read(&from)?;
             session.database().jobs().check_unlocked(&[from.id])?;
             let info = &relation.info;
             let def = options.sink(&name, from.id, None, info)?;
@@ -84,10 +78,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
             return done("CREATE SINK");
         }
     };
-    let emit = emit(session, &create.emit)?;
-    check_names(&query, &[])?;
-    let query = QueryDef::new(query.to_string(), lasting_search_path(session), vec![]).with_emit(emit);
-    let query = query.with_slides(slides(session)).with_flow(view_flow(session)?);
+    let query = query_of(session, &query, &create.emit)?;
     let (planned, depends) = plan(session, &scope, &query)?;
     let view_name = format!("{name}$rows");
     guard.check_free(&scope.database, &schema, &view_name)?;
@@ -122,6 +113,43 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
     done("CREATE SINK")
 }
 
+/// The sink as it would be made now, so that one can look whether its target can be written.
+fn wanted(session: &Session, create: &CreateSink, options: SinkOptions) -> SqlResult<SinkDef> {
+    let scope = session.scope();
+    let (_, name) = names::new_name(session, &scope, &create.name)?;
+    let relation = match &create.input {
+        SinkInput::Relation(from) => {
+            let from = names::resolve(session, &scope, from)?;
+            return options.sink(&name, from.id, None, &read(&from)?.info);
+        }
+        SinkInput::Query(query) => {
+            let planned = plan(session, &scope, &query_of(session, query, &create.emit)?)?.0;
+            Relation::of_view(ObjectId(0), &name, &planned, &[])
+        }
+    };
+    options.sink(&name, ObjectId(0), None, &relation.info)
+}
+
+/// What a sink reads.
+fn read(from: &Object) -> SqlResult<&Relation> {
+    from.check_up()?;
+    from.relation().ok_or_else(|| {
+        SqlError::new(
+            SqlState::WrongObjectType,
+            format!("cannot create a sink from {}", from.described()),
+        )
+        .with_hint("A sink can read a materialized view, a table or a stream.")
+    })
+}
+
+/// The query of the view that is made for a sink.
+fn query_of(session: &Session, query: &Query, clause: &Emit) -> SqlResult<QueryDef> {
+    let emit = emit(session, clause)?;
+    check_names(query, &[])?;
+    let query = QueryDef::new(query.to_string(), lasting_search_path(session), vec![]).with_emit(emit);
+    Ok(query.with_slides(slides(session)).with_flow(view_flow(session)?))
+}
+
 /// Refuses a directory that cannot be written, or whose files would be those of another sink.
 fn check_directory(scope: &Scope, def: &SinkDef) -> SqlResult<()> {
     let Target::Files(files) = &def.target else {
@@ -132,7 +160,7 @@ fn check_directory(scope: &Scope, def: &SinkDef) -> SqlResult<()> {
         Target::Files(other) => {
             other.path == files.path && other.prefix == files.prefix && other.format == files.format
         }
-        Target::Kafka(_) => false,
+        Target::Kafka(_) | Target::Postgres(_) => false,
     };
     let other = scope.catalog.objects().find(|object| match &object.definition {
         Definition::Sink(other) => is_same(other),

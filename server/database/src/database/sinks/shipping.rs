@@ -31,7 +31,7 @@ use crate::sink_files::directory::{Directory, io_error};
 use crate::sink_files::outbox;
 
 /// What to do when the target and the outbox do not belong together.
-const BEGIN_ANEW: &str = "Drop the sink and create it again; it then writes all rows, so use another topic, or empty this one first.";
+const BEGIN_ANEW: &str = "Drop the sink and create it again; it then writes all rows, so use another target, or empty this one first.";
 
 /// How far the target is, as the sink's task knows it.
 #[derive(Debug, Clone, Default)]
@@ -135,7 +135,7 @@ impl Shipper {
 
     /// Delivers until there is nobody who takes steps.
     async fn deliver(&mut self) -> Result<(), ConnectorError> {
-        let mut writer = writers::open(&self.def.target, &Uuid::new_v4().to_string()).await?;
+        let mut writer = writers::open(&self.def, &Uuid::new_v4().to_string()).await?;
         let delivered = self.deliver_to(writer.as_mut()).await;
         writer.close().await;
         delivered

@@ -155,7 +155,7 @@ impl Replicating {
                 return Err(End::Failed(ConnectorError::lasting(
                     format!(
                         "another PostgreSQL server is at {}:{} now",
-                        self.def.host, self.def.port
+                        self.def.place.host, self.def.place.port
                     ),
                     "What was read of the old one stays. Create another stream for the new one.",
                 )));
