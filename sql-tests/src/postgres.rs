@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_postgres::{Client, NoTls};
 
 use crate::Failure;
@@ -78,6 +79,41 @@ impl Postgres {
         }
         server.run()?;
         Ok(Some(server))
+    }
+
+    /// Has it take TLS connections alone, with a certificate for `localhost` that a new authority has signed; the authority's certificate.
+    ///
+    /// # Errors
+    /// It does not.
+    pub async fn require_tls(&self) -> Result<PathBuf, Failure> {
+        let authority_key = KeyPair::generate()?;
+        let mut authority = CertificateParams::new(vec![])?;
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_certificate = authority.self_signed(&authority_key)?;
+        let issuer = Issuer::new(authority, authority_key);
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(vec!["localhost".to_owned()])?.signed_by(&key, &issuer)?;
+        let roots = self.data.with_extension("roots.pem");
+        std::fs::write(&roots, authority_certificate.pem())?;
+        self.write("server.crt", &certificate.pem())?;
+        self.write("server.key", &key.serialize_pem())?;
+        let allowed = "hostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust\n";
+        let client = self.client().await?;
+        self.write("pg_hba.conf", allowed)?;
+        client.batch_execute("ALTER SYSTEM SET ssl = on").await?;
+        client.batch_execute("SELECT pg_reload_conf()").await?;
+        Ok(roots)
+    }
+
+    /// Writes a file of its directory, which nobody else may read.
+    fn write(&self, name: &str, content: &str) -> Result<(), Failure> {
+        let path = self.data.join(name);
+        std::fs::write(&path, content)?;
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        if let Some((uid, gid)) = self.user {
+            std::os::unix::fs::chown(&path, Some(uid), Some(gid))?;
+        }
+        Ok(())
     }
 
     fn program(&self, name: &str) -> Command {

@@ -7,6 +7,7 @@
 mod copying;
 mod follower;
 mod pgoutput;
+mod tls;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -358,26 +359,28 @@ impl Server {
 async fn client(place: &PostgresPlace) -> Result<Client, ConnectorError> {
     let mut config = tokio_postgres::Config::new();
     config
-        .host(&place.host)
-        .port(place.port)
         .user(&place.user)
         .dbname(&place.database)
         .options(SETTINGS)
         .application_name("millrace")
-        .connect_timeout(ANSWER);
+        // It is on already, where it is wanted.
+        .ssl_mode(tokio_postgres::config::SslMode::Disable);
     if let Some(password) = password(place).await? {
         config.password(password);
     }
-    let connecting = tokio::time::timeout(ANSWER, config.connect(NoTls)).await;
-    let (client, connection) = connecting
-        .map_err(|_| {
-            ConnectorError::passing(format!(
-                "{} did not answer within {} seconds",
-                at(place),
-                ANSWER.as_secs()
-            ))
-        })?
-        .map_err(|error| of_client(place, &error))?;
+    let connecting = async {
+        let stream = tls::connect(place).await?.wire;
+        let connected = config.connect_raw(stream, NoTls).await;
+        connected.map_err(|error| of_client(place, &error))
+    };
+    let connecting = tokio::time::timeout(ANSWER, connecting).await;
+    let (client, connection) = connecting.map_err(|_| {
+        ConnectorError::passing(format!(
+            "{} did not answer within {} seconds",
+            at(place),
+            ANSWER.as_secs()
+        ))
+    })??;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a connection to PostgreSQL ended");
@@ -447,8 +450,13 @@ async fn replication(def: &PostgresDef, from: i64) -> Result<ReplicationConfig, 
     let password = password(&def.place).await?.unwrap_or_default();
     let password = String::from_utf8(password)
         .map_err(|_| ConnectorError::passing("the password of a PostgreSQL source is not UTF-8"))?;
+    // A socket of ours, or the server itself.
+    let host = match tls::tunnel(&def.place).await? {
+        Some(directory) => directory.to_string_lossy().into_owned(),
+        None => def.place.host.clone(),
+    };
     let config = ReplicationConfig::new(
-        &*def.place.host,
+        host,
         &*def.place.user,
         password,
         &*def.place.database,

@@ -48,6 +48,8 @@ fn main() -> ExitCode {
         .test("sink_kills", async |server, place| {
             sink_kills::kills(server, place).await
         })
+        // It lets nobody in without TLS from then on.
+        .test("tls", async |server, place| sinks::tls(server, place).await)
         .outcome()
 }
 

@@ -7,7 +7,7 @@ use millrace_sql_tests::postgres::Postgres;
 use millrace_sql_tests::{Failure, connect, run, start};
 use tokio_postgres::Client;
 
-use crate::{COLUMNS, refused};
+use crate::{COLUMNS, refused, source};
 
 pub(crate) fn sink(name: &str, what: &str, server: &Postgres, table: &str, more: &str) -> String {
     format!(
@@ -190,11 +190,11 @@ pub(crate) async fn sink_types(server: &Postgres, place: &Path) -> Result<(), Fa
 pub(crate) async fn sink_refusals(server: &Postgres, place: &Path) -> Result<(), Failure> {
     let _there = there(
         server,
-        "CREATE TABLE keyless (k int, v text); CREATE TABLE nullable (k int UNIQUE, v text);
+        "CREATE TABLE no_key (k int, v text); CREATE TABLE nullable (k int UNIQUE, v text);
          CREATE TABLE more (k int PRIMARY KEY, v text, needed int NOT NULL);
          CREATE TABLE made (k int PRIMARY KEY, v text GENERATED ALWAYS AS ('x') STORED);
          CREATE TABLE partly (k int NOT NULL, v text); CREATE UNIQUE INDEX ON partly (k) WHERE v IS NULL;
-         CREATE TABLE right_one (k int PRIMARY KEY, v text); CREATE ROLE nobody LOGIN; GRANT SELECT ON right_one TO nobody",
+         CREATE TABLE right_one (k int PRIMARY KEY, v text); CREATE ROLE stranger LOGIN; GRANT SELECT ON right_one TO stranger",
     )
     .await?;
     let ours = start(place).await?;
@@ -204,7 +204,7 @@ pub(crate) async fn sink_refusals(server: &Postgres, place: &Path) -> Result<(),
     for (table, more, expected) in [
         ("nothing", upsert, "table \"public\".\"nothing\" is not there"),
         (
-            "keyless",
+            "no_key",
             upsert,
             "has no primary key or unique constraint over exactly (\"k\")",
         ),
@@ -253,8 +253,8 @@ pub(crate) async fn sink_refusals(server: &Postgres, place: &Path) -> Result<(),
         "has no column \"w\"",
     )
     .await?;
-    let of_nobody = sink("s", "FROM t", server, "right_one", upsert).replace("'postgres',\n", "'nobody',\n");
-    refused(&client, &of_nobody, "may not write table").await?;
+    let of_stranger = sink("s", "FROM t", server, "right_one", upsert).replace("'postgres',\n", "'stranger',\n");
+    refused(&client, &of_stranger, "may not write table").await?;
     let nowhere = sink("s", "FROM t", server, "right_one", upsert).replace("127.0.0.1", "127.0.0.2");
     refused(&client, &nowhere, "PostgreSQL at 127.0.0.2").await?;
     let formatted = format!(
@@ -265,6 +265,91 @@ pub(crate) async fn sink_refusals(server: &Postgres, place: &Path) -> Result<(),
     // Nothing is left of what was refused.
     assert_eq!(line(&client, "SELECT count(*) FROM mr_catalog.sinks").await?, "0");
     run(&client, &sink("s", "FROM t", server, "right_one", upsert)).await?;
+    ours.shutdown().await;
+    Ok(())
+}
+
+/// A source and a sink with a server that has TLS alone: what is trusted, and what is not.
+pub(crate) async fn tls(server: &Postgres, place: &Path) -> Result<(), Failure> {
+    let there = there(
+        server,
+        "CREATE TABLE safe (id int PRIMARY KEY, v text); CREATE TABLE copied (id int PRIMARY KEY, v text);
+         INSERT INTO safe VALUES (1, 'one')",
+    )
+    .await?;
+    let roots = server.require_tls().await?;
+    let ours = start(place).await?;
+    let client = connect(ours.pg_addr()).await?;
+    let source = |host: &str, more: &str| source("tls", server, more).replace("127.0.0.1", host);
+    let verified = format!(
+        ", ssl.mode = 'verify-full', ssl.root.cert = '{}'",
+        roots.display()
+    );
+    // The server takes the new settings in its own time.
+    let mut tried = 0;
+    while run(&client, &source("localhost", &verified)).await.is_err() {
+        tried += 1;
+        if tried > 100 {
+            run(&client, &source("localhost", &verified)).await?;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    run(
+        &client,
+        "CREATE TABLE safe (id INT PRIMARY KEY, v TEXT) FROM tls TABLE 'safe'",
+    )
+    .await?;
+    there.batch_execute("INSERT INTO safe VALUES (2, 'two')").await?;
+    until(&client, "SELECT id, v FROM safe ORDER BY id", "1 one, 2 two").await?;
+    let sink = |host: &str, more: &str| {
+        let more = format!(", type = 'upsert'{more}");
+        sink("copied", "FROM safe", server, "copied", &more).replace("127.0.0.1", host)
+    };
+    refused(
+        &client,
+        &sink("localhost", ", ssl.mode = 'disable'"),
+        "no encryption",
+    )
+    .await?;
+    refused(
+        &client,
+        &sink("localhost", ", ssl.mode = 'verify-full'"),
+        "UnknownIssuer",
+    )
+    .await?;
+    refused(&client, &sink("127.0.0.1", &verified), "not valid for name").await?;
+    refused(
+        &client,
+        &sink("localhost", ", ssl.mode = 'require', ssl.root.cert = '/a'"),
+        "verify-ca",
+    )
+    .await?;
+    refused(
+        &client,
+        &sink(
+            "localhost",
+            ", ssl.mode = 'verify-ca', ssl.root.cert = '/nothing'",
+        ),
+        "/nothing",
+    )
+    .await?;
+    refused(
+        &client,
+        &sink("localhost", ", ssl.mode = 'always'"),
+        "'verify-full'",
+    )
+    .await?;
+    for (host, mode) in [
+        ("127.0.0.1", ""),
+        ("127.0.0.1", ", ssl.mode = 'required'"),
+        ("127.0.0.1", &*verified.replace("verify-full", "verify-ca")),
+        ("localhost", &verified),
+    ] {
+        run(&client, &sink(host, mode)).await?;
+        until(&there, "SELECT id, v FROM copied ORDER BY id", "1 one, 2 two").await?;
+        there.batch_execute("TRUNCATE copied").await?;
+        run(&client, "DROP SINK copied").await?;
+    }
     ours.shutdown().await;
     Ok(())
 }

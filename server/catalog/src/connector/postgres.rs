@@ -1,5 +1,7 @@
 //! `connector = 'postgres-cdc'`: a PostgreSQL server whose changes are followed, and tables of it. Options are called as RisingWave has them.
 
+use std::path::PathBuf;
+
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use super::options::{Given, invalid};
@@ -21,6 +23,24 @@ pub struct PostgresPlace {
     pub user: String,
     pub password: Option<Secret>,
     pub database: String,
+    pub tls: TlsMode,
+    /// The certificates of the authorities that are trusted; none: the public ones.
+    pub tls_roots: Option<PathBuf>,
+}
+
+/// How a connection is protected: what libpq calls sslmode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsMode {
+    Disable,
+    /// TLS if the server has it, whoever it is.
+    #[default]
+    Prefer,
+    /// TLS, with whomever.
+    Require,
+    /// TLS with a server whose certificate an authority has signed.
+    VerifyCa,
+    /// The same, and the certificate is for this host.
+    VerifyFull,
 }
 
 /// A table that a sink writes.
@@ -133,14 +153,49 @@ impl PostgresPlace {
                 "Use password.env for the name of an environment variable of the server, or password.file for a file.",
             ));
         }
+        let port = given.number("port", 1..=65_535)?.unwrap_or(5432) as u16;
+        let (tls, tls_roots) = tls(given)?;
         Ok(PostgresPlace {
             host,
-            port: given.number("port", 1..=65_535)?.unwrap_or(5432) as u16,
+            port,
             user,
             password: Secret::given(given, "password")?,
             database,
+            tls,
+            tls_roots,
         })
     }
+}
+
+fn tls(given: &mut Given<'_>) -> SqlResult<(TlsMode, Option<PathBuf>)> {
+    const MODE: &str = "ssl.mode";
+    const ROOTS: &str = "ssl.root.cert";
+    let modes = [
+        ("disable", TlsMode::Disable),
+        ("prefer", TlsMode::Prefer),
+        ("require", TlsMode::Require),
+        ("verify-ca", TlsMode::VerifyCa),
+        ("verify-full", TlsMode::VerifyFull),
+        // RisingWave's words for the same.
+        ("disabled", TlsMode::Disable),
+        ("preferred", TlsMode::Prefer),
+        ("required", TlsMode::Require),
+    ];
+    let mode = given.one_of(MODE, &modes)?.unwrap_or_default();
+    let verifies = matches!(mode, TlsMode::VerifyCa | TlsMode::VerifyFull);
+    let roots = match given.text(ROOTS) {
+        None => None,
+        Some(path) if !verifies => {
+            return Err(invalid(
+                ROOTS,
+                path,
+                "it is for ssl.mode = 'verify-ca' or 'verify-full'",
+            ));
+        }
+        Some(path) if path.starts_with('/') => Some(PathBuf::from(path)),
+        Some(path) => return Err(invalid(ROOTS, path, "it must be an absolute path")),
+    };
+    Ok((mode, roots))
 }
 
 impl PostgresTarget {
