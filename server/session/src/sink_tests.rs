@@ -443,3 +443,54 @@ async fn sinks_that_cannot_be_are_refused() {
             .contains("sink k writes its rows")
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_sink_delivers_later_what_came_meanwhile() {
+    let out = Directory::new();
+    let f = Fixture::new().await;
+    f.ok("CREATE STREAM s (a BIGINT)").await;
+    f.ok("CREATE TABLE t (a BIGINT PRIMARY KEY)").await;
+    for (sink, from, kind) in [("k", "s", ""), ("c", "t", ", type = 'changelog'")] {
+        let into = with(&out.path(), kind);
+        f.ok(&format!(
+            "CREATE SINK {sink} FROM {from} {into} FORMAT PLAIN ENCODE CSV"
+        ))
+        .await;
+    }
+    f.ok("INSERT INTO s VALUES (1)").await;
+    f.ok("INSERT INTO t VALUES (1)").await;
+    f.ok("FLUSH").await;
+    let before = lines(&out.path());
+    f.ok("PAUSE SINK k").await;
+    f.ok("PAUSE SINK c").await;
+    f.ok("INSERT INTO s VALUES (2)").await;
+    f.ok("DELETE FROM t").await;
+    f.ok("INSERT INTO t VALUES (2)").await;
+    // Nobody waits for it.
+    f.ok("FLUSH").await;
+    assert_eq!(lines(&out.path()), before);
+    let shown = "SELECT name, state, rows FROM mr_catalog.sinks ORDER BY 1";
+    assert_eq!(f.ok(shown).await, ["c|paused|1", "k|paused|1"]);
+    let f = f.restart().await;
+    f.ok("INSERT INTO s VALUES (3)").await;
+    f.ok("FLUSH").await;
+    assert_eq!(lines(&out.path()), before);
+    assert_eq!(f.ok(shown).await, ["c|paused|1", "k|paused|1"]);
+    f.ok("RESUME SINK k").await;
+    f.ok("RESUME SINK c").await;
+    f.ok("FLUSH").await;
+    let of = |name: &str| -> Vec<String> {
+        let files = files(&out.path()).into_iter();
+        let own = files.filter(|(file, _)| file.starts_with(name));
+        let lines = own.flat_map(|(_, text)| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>());
+        lines.collect()
+    };
+    assert_eq!(of("k"), ["1", "2", "3"]);
+    assert_eq!(of("c"), ["insert,1", "delete,1", "insert,2"]);
+    assert_eq!(f.ok(shown).await, ["c|running|3", "k|running|3"]);
+    // It goes with what it has.
+    f.ok("PAUSE SINK k").await;
+    f.ok("DROP SINK k").await;
+    assert!(f.error("PAUSE SINK k").await.message.contains("does not exist"));
+    assert!(f.error("PAUSE VIEW c").await.message.contains("not supported"));
+}

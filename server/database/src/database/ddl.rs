@@ -17,8 +17,7 @@ use tokio::sync::MutexGuard;
 use crate::database::Database;
 use crate::database::definitions::Definitions;
 use crate::database::maintenance::beginnings_fact;
-use crate::database::sinks::fact;
-use crate::database::{sequences, sources};
+use crate::database::{sequences, sinks, sources};
 use crate::running::Running;
 
 /// The right to change definitions; one statement at a time has it, or one transaction.
@@ -290,7 +289,7 @@ pub(super) fn gone_facts(gone: &[Arc<Object>]) -> Vec<CatalogChange> {
         let keys = match object.kind {
             ObjectKind::MaterializedView => vec![beginnings_fact(object.id)],
             ObjectKind::Sequence => vec![sequences::fact(object.id)],
-            _ if matches!(object.definition, Definition::Sink(_)) => vec![fact(object.id)],
+            _ if matches!(object.definition, Definition::Sink(_)) => sinks::facts(object.id).to_vec(),
             _ => match object.relation() {
                 Some(relation) if relation.connector.is_some() => sources::facts(object.id).to_vec(),
                 _ => vec![],

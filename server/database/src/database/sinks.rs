@@ -31,8 +31,8 @@ use millrace_connectors::source::ConnectorError;
 use millrace_connectors::writers;
 use millrace_engine::Checkpointed;
 use millrace_planner::RelationId;
-use millrace_postgres::error::SqlResult;
-use millrace_storage::{ObjectId, ObjectKind};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -50,8 +50,18 @@ use crate::sink_files::outbox;
 const PROBE: Duration = Duration::from_secs(15);
 
 /// The fact that says what of a sink is committed.
-pub fn fact(sink: ObjectId) -> String {
+fn fact(sink: ObjectId) -> String {
     format!("sink/{}", sink.0)
+}
+
+/// The fact that says that a sink is paused.
+fn paused_fact(sink: ObjectId) -> String {
+    format!("sink_paused/{}", sink.0)
+}
+
+/// All that the catalog holds of a sink besides its definition.
+pub fn facts(sink: ObjectId) -> [String; 2] {
+    [fact(sink), paused_fact(sink)]
 }
 
 /// What no other sink anywhere is called.
@@ -93,6 +103,19 @@ struct OutboxFact {
     delivered_rows: u64,
 }
 
+impl Committed {
+    /// As others see it.
+    fn status(&self) -> SinkStatus {
+        SinkStatus {
+            files: self.next,
+            rows: self.rows,
+            bytes: self.bytes,
+            committed_at_ms: (self.next > 0).then_some(self.at_ms),
+            ..SinkStatus::default()
+        }
+    }
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -116,12 +139,15 @@ pub struct SinkStatus {
     pub error: Option<String>,
     /// Whether it does not try again: somebody must do something.
     pub has_ended: bool,
+    /// Whether somebody has stopped it for a while.
+    pub is_paused: bool,
 }
 
 impl SinkStatus {
     /// What it is doing, in a word.
     pub fn state(&self) -> &'static str {
         match (&self.error, self.is_running) {
+            _ if self.is_paused => "paused",
             _ if self.has_ended => "failed",
             (Some(_), _) => "failing",
             (None, true) => "running",
@@ -138,7 +164,8 @@ struct Running {
     status: watch::Receiver<SinkStatus>,
     stop: watch::Sender<bool>,
     flushes: mpsc::UnboundedSender<oneshot::Sender<()>>,
-    task: JoinHandle<()>,
+    /// None: it is paused.
+    task: Option<JoinHandle<()>>,
     /// The relation that it reads, and of a stream the first offset that it has not delivered.
     relation: ObjectId,
     needed: Arc<Mutex<u64>>,
@@ -182,8 +209,10 @@ impl Sinks {
         let running = self.0.lock().remove(&sink);
         if let Some(running) = running {
             running.stop.send_replace(true);
-            // What is being committed is seen through.
-            let _ = running.task.await;
+            if let Some(task) = running.task {
+                // What is being committed is seen through.
+                let _ = task.await;
+            }
         }
     }
 
@@ -261,11 +290,75 @@ impl Database {
         checked.map_err(ConnectorError::into_sql)
     }
 
-    /// Starts to write a sink, if the object is one. `restored`: what it reads, if that was restored at this start.
+    /// Stops a sink until it is resumed, also over a restart. What it has to deliver is kept for it.
+    ///
+    /// # Errors
+    /// It failed to load; the catalog cannot be written.
+    pub async fn pause_sink(self: &Arc<Self>, object: &Object) -> SqlResult<()> {
+        object.check_up()?;
+        self.store().catalog().put_fact(&paused_fact(object.id), b"1")?;
+        self.restart_sink(object).await;
+        Ok(())
+    }
+
+    /// Goes on with a sink where it was paused, or tries again one that failed.
+    ///
+    /// # Errors
+    /// It failed to load; the catalog cannot be written.
+    pub async fn resume_sink(self: &Arc<Self>, object: &Object) -> SqlResult<()> {
+        object.check_up()?;
+        let key = paused_fact(object.id);
+        self.store()
+            .catalog()
+            .apply(vec![CatalogChange::RemoveFact { key }])?;
+        self.restart_sink(object).await;
+        Ok(())
+    }
+
+    /// Stops the task of a sink and starts it as the catalog says. The caller has the right to change definitions.
+    async fn restart_sink(self: &Arc<Self>, object: &Object) {
+        // Nothing that it needs is removed meanwhile: retention waits for the right to change definitions.
+        self.sinks.stop(object.id).await;
+        self.start_sink(object, None);
+    }
+
+    /// What a sink has committed, and whether it is paused.
+    fn stored_of_sink(&self, sink: ObjectId) -> SqlResult<(Committed, bool)> {
+        let catalog = self.store().catalog();
+        let committed = match catalog.fact(&fact(sink))? {
+            None => Committed::default(),
+            Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                SqlError::new(
+                    SqlState::DataCorrupted,
+                    format!("the record of the sink's files cannot be read: {error}"),
+                )
+            })?,
+        };
+        Ok((committed, catalog.fact(&paused_fact(sink))?.is_some()))
+    }
+
+    /// Starts to write a sink, if the object is one and nobody has paused it. `restored`: what it reads, if that was restored at
+    /// this start.
     pub(crate) fn start_sink(self: &Arc<Self>, object: &Object, restored: Option<Checkpointed>) {
         let Definition::Sink(def) = &object.definition else {
             return;
         };
+        if let Ok((committed, true)) = self.stored_of_sink(object.id) {
+            let status = SinkStatus {
+                is_paused: true,
+                ..committed.status()
+            };
+            let paused = Running {
+                status: watch::channel(status).1,
+                stop: watch::channel(false).0,
+                flushes: mpsc::unbounded_channel().0,
+                relation: def.relation,
+                needed: Arc::new(Mutex::new(committed.offset)),
+                task: None,
+            };
+            self.sinks.0.lock().insert(object.id, paused);
+            return;
+        }
         let (tell, status) = watch::channel(SinkStatus::default());
         let (stop, stopped) = watch::channel(false);
         let (flushes, asked) = mpsc::unbounded_channel();
@@ -288,7 +381,7 @@ impl Database {
             flushes,
             relation: def.relation,
             needed,
-            task: tokio::spawn(writing.run(object.described())),
+            task: Some(tokio::spawn(writing.run(object.described()))),
         };
         self.sinks.0.lock().insert(object.id, running);
     }

@@ -1,4 +1,4 @@
-//! CANCEL JOB, WAIT, what feeds streams paused and resumed, and workers that come, leave and are killed.
+//! CANCEL JOB, WAIT, sources and sinks paused and resumed, and workers that come, leave and are killed.
 
 use std::sync::Arc;
 
@@ -31,22 +31,28 @@ pub async fn wait(session: &Arc<Session>) -> SqlResult<Outcome> {
     done("WAIT")
 }
 
-/// PAUSE STREAM: nothing is fed into it until it is resumed, also over a restart.
+/// PAUSE STREAM: nothing is fed into it until it is resumed, also over a restart. PAUSE SINK: it delivers nothing until then.
 pub async fn pause(session: &Arc<Session>, of: &ObjectReference) -> SqlResult<Outcome> {
-    let (_guard, object) = fed(session, of, "PAUSE").await?;
-    session.database().pause_source(&object).await?;
+    let (_guard, object) = pausable(session, of, "PAUSE").await?;
+    match object.kind {
+        ObjectKind::Sink => session.database().pause_sink(&object).await?,
+        _ => session.database().pause_source(&object).await?,
+    }
     done("PAUSE")
 }
 
-/// RESUME STREAM: goes on where it was paused, or where it failed.
+/// RESUME STREAM, RESUME SINK: goes on where it was paused, or where it failed.
 pub async fn resume(session: &Arc<Session>, of: &ObjectReference) -> SqlResult<Outcome> {
-    let (_guard, object) = fed(session, of, "RESUME").await?;
-    session.database().resume_source(&object).await?;
+    let (_guard, object) = pausable(session, of, "RESUME").await?;
+    match object.kind {
+        ObjectKind::Sink => session.database().resume_sink(&object).await?,
+        _ => session.database().resume_source(&object).await?,
+    }
     done("RESUME")
 }
 
-/// The stream that is named, which stays while the right to change definitions is held.
-async fn fed<'s>(
+/// The stream, table or sink that is named, which stays while the right to change definitions is held.
+async fn pausable<'s>(
     session: &'s Arc<Session>,
     of: &ObjectReference,
     what: &str,
@@ -54,9 +60,13 @@ async fn fed<'s>(
     let kind = match of.kind {
         Kind::Stream => ObjectKind::Stream,
         Kind::Table => ObjectKind::Table,
+        Kind::Sink => ObjectKind::Sink,
         other => {
-            return Err(SqlError::unsupported(format!("{what} {other} is not supported"))
-                .with_hint("What feeds a stream can be paused: PAUSE STREAM."));
+            return Err(
+                SqlError::unsupported(format!("{what} {other} is not supported")).with_hint(
+                    "What feeds a stream or table can be paused, and a sink: PAUSE STREAM, TABLE or SINK.",
+                ),
+            );
         }
     };
     if session.transaction_is_open() {

@@ -154,16 +154,7 @@ impl Writing {
 
     /// Writes until it is stopped or something fails.
     async fn follow(&mut self) -> Result<(), Leave> {
-        let stored = self.db()?.store().catalog().fact(&fact(self.id))?;
-        self.committed = match stored {
-            None => Committed::default(),
-            Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                SqlError::new(
-                    SqlState::DataCorrupted,
-                    format!("the record of the sink's files cannot be read: {error}"),
-                )
-            })?,
-        };
+        self.committed = self.db()?.stored_of_sink(self.id)?.0;
         *self.needed.lock() = self.committed.offset;
         self.tell();
         self.fall_behind();
@@ -505,13 +496,12 @@ impl Writing {
         let committed = self.committed;
         let is_remote = self.shipping.is_some();
         self.status.send_modify(|status| {
-            status.files = committed.next;
+            let now = committed.status();
             if is_remote {
                 status.waiting_rows = committed.rows.saturating_sub(committed.outbox.delivered_rows);
             }
-            status.rows = committed.rows;
-            status.bytes = committed.bytes;
-            status.committed_at_ms = (committed.next > 0).then_some(committed.at_ms);
+            (status.files, status.rows, status.bytes) = (now.files, now.rows, now.bytes);
+            status.committed_at_ms = now.committed_at_ms;
         });
     }
 }
