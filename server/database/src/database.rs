@@ -28,6 +28,7 @@ pub mod sinks;
 pub mod sources;
 pub mod subscriptions;
 pub mod system;
+pub mod view_errors;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -269,6 +270,7 @@ impl Database {
         self.stop_maintenance().await;
         self.cancel_jobs(&self.jobs.active()).await;
         self.sources.stop_all().await;
+        self.keep_failed_rows().await;
         // They note with the last checkpoint what they have delivered.
         self.sinks.flush().await;
         self.checkpoint_at_end().await;
@@ -425,7 +427,8 @@ impl Database {
                     let partitions = self.partitions_of(object.id);
                     let planned =
                         self.plan_with_partitions(&catalog, &object.database, &query, partitions)?;
-                    **relation = Relation::of_view(object.id, &name, &planned, &relation.columns);
+                    **relation = Relation::of_view(object.id, &name, &planned, &relation.columns)
+                        .with_errors(relation.errors);
                     let spec = ViewSpec {
                         id: relation.info.id,
                         name,
@@ -551,6 +554,7 @@ impl Database {
             emit: query.emit,
             priority: query.priority,
             on_error: query.on_error,
+            keeps_errors: query.keeps_errors,
             ..self.view_options(query.slides, query.flow)
         };
         let graph = plan_view(&self.state, plan, options)?;

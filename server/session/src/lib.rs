@@ -74,6 +74,8 @@ mod subscribe_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transaction;
+#[cfg(test)]
+mod view_error_tests;
 mod write;
 
 pub use notice::{Notice, Severity};

@@ -219,10 +219,10 @@ impl Definitions {
         draft.catalog = Arc::new(with_changes(&draft.catalog, [], &removed));
     }
 
-    /// Puts a materialized view that COMMIT fills.
-    pub fn put_view(&self, object: Object, spec: ViewSpec) {
+    /// Puts a materialized view that COMMIT fills, with what is made beside it.
+    pub fn put_view(&self, object: Object, spec: ViewSpec, beside: Vec<Object>) {
         let id = object.id;
-        self.put(vec![object]);
+        self.put(beside.into_iter().chain([object]).collect());
         let mut draft = self.draft.lock();
         draft.specs.insert(id, spec);
         draft.catalog = Arc::new(draft.catalog.with_unfilled(id));

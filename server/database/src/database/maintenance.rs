@@ -1,4 +1,4 @@
-//! What is done once a second: logs are told the time and looked after, and caches are emptied while memory is short.
+//! What is done once a second: logs are told the time and looked after, rows on which views failed are kept, and caches are emptied while memory is short.
 //!
 //! A view is made of all rows that its streams had when it was made and that came since. What it needs of them at a restart is
 //! what its last checkpoint does not have. So retention removes nothing behind the offset that the checkpoint reached, nothing at all
@@ -149,6 +149,7 @@ impl Database {
             self.empty_caches();
         }
         self.acquit_views().await;
+        self.keep_failed_rows().await;
         // No view may begin to read a stream between the look at who reads it and the removal.
         let guard = match self.needed_offsets().is_empty() {
             true => None,

@@ -37,6 +37,7 @@ use tokio::task::JoinHandle;
 
 pub(super) use self::place::noted;
 pub use self::records::error_columns;
+pub(super) use self::records::kept_rows;
 
 use self::place::{Note, Place, Times};
 use self::reading::Reading;
