@@ -72,6 +72,8 @@ mod statement;
 #[cfg(test)]
 mod subscribe_tests;
 #[cfg(test)]
+mod table_log_tests;
+#[cfg(test)]
 pub(crate) mod tests;
 mod transaction;
 #[cfg(test)]

@@ -21,6 +21,7 @@
 //!   which must be where a block begins. Segments are put together first, and the blocks of what comes out are merged later.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema};
@@ -30,6 +31,7 @@ use crate::log::block::{
     self, BlockHeader, Frame, HEADER_BYTES, MERGED_BYTES_MAX, MERGED_ROWS_MAX, Members, Place,
 };
 use crate::log::blocks::BlockEntry;
+use crate::log::closed::Closed;
 use crate::log::file::ReadAhead;
 use crate::log::relation::RelationLog;
 use crate::log::segment;
@@ -120,7 +122,9 @@ impl RelationLog {
         bytes_left: &mut u64,
     ) -> Result<(), StorageError> {
         let closed = self.closed_segments();
-        for segment in closed.iter().filter(|segment| segment.is_whole) {
+        let base = self.base.load(Ordering::Acquire);
+        let is_own = |segment: &&Closed| segment.is_whole && segment.first_offset != base;
+        for segment in closed.iter().filter(is_own) {
             if segment.end_offset > settled || *bytes_left == 0 {
                 break;
             }
@@ -345,7 +349,7 @@ impl Merging<'_> {
 }
 
 /// One piece with memory of its own: views would go on pointing into what was read.
-fn concat(pieces: &[ChangeBatch]) -> Result<ChangeBatch, StorageError> {
+pub(super) fn concat(pieces: &[ChangeBatch]) -> Result<ChangeBatch, StorageError> {
     let mut changes = ChangeBatch::concat(pieces)?;
     let rows = &changes.rows;
     let columns = rows.columns().iter().map(|column| -> ArrayRef {

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arrow::datatypes::SchemaRef;
 use parking_lot::{Mutex, RwLock};
@@ -244,12 +244,22 @@ impl Scan {
         let first = First::read(&*self.disk, &directory)?;
         self.last_write_id = self.last_write_id.max(first.write_id);
         let mut listed = segment::list(&*self.disk, &directory).map_err(list)?;
-        while listed.get(1).is_some_and(|(next, _)| *next <= first.offset) {
-            // Retention has removed the rows, and a crash came before the file.
+        let is_over = |listed: &[(u64, PathBuf)]| match first.base() {
+            None => listed.get(1).is_some_and(|(next, _)| *next <= first.offset),
+            Some(_) => listed.first().is_some_and(|(own, _)| *own < first.base_end),
+        };
+        while is_over(&listed) {
+            // The rows were removed, or have a base in their place, and a crash came before the file.
             let (_, path) = listed.remove(0);
             self.disk
                 .remove(&path)
                 .map_err(|e| StorageError::io("remove", &path, e))?;
+        }
+        for (offset, path) in segment::bases(&*self.disk, &directory).map_err(list)? {
+            match first.base() == Some(offset) {
+                true => listed.insert(0, (offset, path)),
+                false => (self.disk.remove(&path)).map_err(|e| StorageError::io("remove", &path, e))?,
+            }
         }
         // Each segment ends where the next begins.
         let ends: Vec<u64> = listed
@@ -308,7 +318,11 @@ impl Scan {
                 end: header_bytes,
                 small_blocks: 0,
             };
-            let next_offset = ends.get(i).copied();
+            let base_end = first
+                .base()
+                .filter(|base| *base == first_offset)
+                .map(|_| first.base_end);
+            let next_offset = base_end.or(ends.get(i).copied());
             let size = segment
                 .file
                 .size()
@@ -329,6 +343,18 @@ impl Scan {
                 "the first segment is missing",
             )
         })?;
+        if scanned.head() < first.base_end {
+            let why = format!(
+                "the base ends at offset {}, not {}",
+                scanned.head(),
+                first.base_end
+            );
+            return Err(StorageError::corrupt(
+                &segment::base_path(&directory, first.offset),
+                0,
+                why,
+            ));
+        }
         scanned.kept = scanned.blocks.len();
         Ok(scanned)
     }
@@ -573,6 +599,8 @@ impl Scanned {
                 wanted: self.first,
                 durable: self.first,
             }),
+            base: AtomicU64::new(self.first.base().unwrap_or(u64::MAX)),
+            shrunk_to: AtomicU64::default(),
             tail: Mutex::new(Tail {
                 file: segment.file,
                 segment: segment.first_offset,

@@ -14,6 +14,8 @@ use crate::{StorageError, disk};
 
 /// The extension of a segment that is being made.
 pub(super) const NEW: &str = "new";
+/// The extension of a base.
+const BASE: &str = "base";
 const MAGIC: [u8; 4] = *b"MLRS";
 const VERSION: u16 = 1;
 const FIXED_BYTES: usize = 64;
@@ -33,13 +35,27 @@ pub(super) fn file_name(first_offset: u64) -> String {
     format!("{first_offset:020}.seg")
 }
 
+/// The base of a log, which stands in the place of its first segments, and begins at this offset.
+pub(super) fn base_path(directory: &Path, first_offset: u64) -> PathBuf {
+    directory.join(file_name(first_offset)).with_extension(BASE)
+}
+
+/// The bases in a directory by first offset: the one that the log begins with, and those that came to nothing or are over.
+pub(super) fn bases(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    named(disk, directory, BASE)
+}
+
 /// The segments in a directory by first offset.
 pub(super) fn list(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    named(disk, directory, "seg")
+}
+
+fn named(disk: &dyn Disk, directory: &Path, extension: &str) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut segments = Vec::new();
     for path in disk.list(directory)? {
         let offset = path
             .file_name()
-            .and_then(|name| name.to_str()?.strip_suffix(".seg"))
+            .and_then(|name| name.to_str()?.strip_suffix(extension)?.strip_suffix('.'))
             .and_then(|digits| digits.parse::<u64>().ok());
         if let Some(offset) = offset {
             segments.push((offset, path));

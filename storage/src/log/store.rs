@@ -11,6 +11,7 @@ use arrow::datatypes::SchemaRef;
 use parking_lot::{Mutex, RwLock};
 
 use crate::disk::{Disk, OsDisk};
+use crate::log::base;
 use crate::log::block::{self, Members};
 use crate::log::copy::LogCopy;
 use crate::log::device::LogDevice;
@@ -359,6 +360,24 @@ impl LogStore {
         }
     }
 
+    /// Gives the logs of tables a base that have many more changes than rows. It may take long: a log is read several times. To be
+    /// called after [`maintain`](Self::maintain). What fails is logged, and tried again the next time.
+    pub fn shrink(&self, owner: &dyn LogOwner) {
+        let _maintaining = self.maintaining.lock();
+        if self.check_open().is_err() {
+            return;
+        }
+        let logs: Vec<_> = self.relations.read().values().cloned().collect();
+        for log in &logs {
+            if owner.is_stopping() {
+                return;
+            }
+            if let Err(error) = log.shrink(owner, base::PENDING_MAX) {
+                tracing::warn!(relation = log.id, %error, "the log of a table could not be made smaller");
+            }
+        }
+    }
+
     /// Writes an index of a closed segment that has none, once all writes that have a part in it are durable.
     fn index_segment(&self, log: &RelationLog) -> Result<(), StorageError> {
         let Some(blocks) = log.without_index(self.segment_bytes_max) else {
@@ -397,7 +416,7 @@ impl LogStore {
         logs.iter().try_for_each(|log| log.sync(Vec::new).map(|_| ()))
     }
 
-    fn log(&self, relation: u64) -> Result<Arc<RelationLog>, StorageError> {
+    pub(super) fn log(&self, relation: u64) -> Result<Arc<RelationLog>, StorageError> {
         let log = self.relations.read().get(&relation).cloned();
         log.ok_or_else(|| {
             let damage = self.damage(relation);

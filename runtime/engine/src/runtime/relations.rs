@@ -45,6 +45,14 @@ impl Runtime {
         }
     }
 
+    /// Changes as the log of a relation has them, with all columns that the relation has by now.
+    ///
+    /// # Errors
+    /// The relation is not known, or has not these columns.
+    pub fn widened(&self, relation: RelationId, changes: ChangeBatch) -> Result<ChangeBatch> {
+        self.engine.relation(relation)?.widen_changes(changes)
+    }
+
     /// Makes a stream or table known and reads its log, which must exist in the log store. Its rows are visible when this
     /// returns.
     ///

@@ -154,6 +154,20 @@ impl Database {
     }
 }
 
+impl Database {
+    /// Whether a note belongs to a line of the journal that is still to be written.
+    pub(super) fn is_announced(&self, note: &LogNote) -> SqlResult<bool> {
+        let Ok(note) = serde_json::from_slice::<Note>(&note.note) else {
+            return Ok(false);
+        };
+        let announced = match self.store.catalog().fact(ANNOUNCED)? {
+            Some(bytes) => serde_json::from_slice::<Announced>(&bytes),
+            None => return Ok(false),
+        };
+        Ok(announced.map_or(true, |announced| announced.number == note.definitions))
+    }
+}
+
 impl Definitions {
     /// The catalog as the transaction sees it.
     pub fn catalog(&self) -> Arc<CatalogSnapshot> {

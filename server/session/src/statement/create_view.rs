@@ -16,7 +16,7 @@ use millrace_engine::ViewSpec;
 use millrace_functions::sql::column_names;
 use millrace_parser::ast::{CreateMaterializedView, Emit, OptionEntry, Options};
 use millrace_planner::growth::Growth;
-use millrace_planner::{Binder, OnError, Priority, StageGraph};
+use millrace_planner::{Binder, OnError, Priority, RelationKind, StageGraph};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_sql::copies;
 use millrace_storage::{ObjectId, ObjectKind};
@@ -466,7 +466,11 @@ fn say_what_grows(session: &Session, name: &str, growth: &Growth) {
 
 /// A view is made of the rows that there are; that there were others is said.
 pub(super) fn say_what_is_gone(session: &Session, name: &str, graph: &StageGraph) {
-    for input in &graph.inputs {
+    let streams = graph
+        .inputs
+        .iter()
+        .filter(|input| input.kind == RelationKind::Stream);
+    for input in streams {
         let first = session.database().store().logs().first(input.id.0);
         if first > 0 {
             session.notice(
