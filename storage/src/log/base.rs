@@ -390,7 +390,7 @@ impl RelationLog {
         self.base
             .store(wanted.base().unwrap_or(u64::MAX), Ordering::Release);
         drop(index);
-        self.merged.lock().retain(|segment| *segment >= to);
+        self.merged.lock().retain(|segment, _| *segment >= to);
         self.remove_forgotten().map(Ok)
     }
 

@@ -65,7 +65,7 @@ impl RelationLog {
         self.remove_forgotten()?;
         let span_max = span_max.unwrap_or(i64::MAX);
         self.compact(span_max, segment_bytes_max.min(COMPACTION_BYTES_MAX))?;
-        self.merge_small_blocks(owner.settled(self.id), span_max, merge_bytes_left)
+        self.merge_small_blocks((now_ms, span_max), owner, merge_bytes_left)
     }
 
     /// Closes the segment that is written to if its first row was written before `before_ms`, or if it has many small blocks.
@@ -222,7 +222,9 @@ impl RelationLog {
         index.blocks[start..start + new.len()].copy_from_slice(&new);
         index.moves += 1;
         drop(index);
-        self.merged.lock().retain(|first| *first < from || *first >= to);
+        self.merged
+            .lock()
+            .retain(|first, _| *first < from || *first >= to);
         let remove = || -> io::Result<()> {
             for (first, path) in segment::list(&*self.disk, &self.directory)? {
                 if first > from && first < to {

@@ -229,38 +229,9 @@ impl Scan {
     }
 
     fn relation(&mut self, id: u64, directory: PathBuf) -> Result<Scanned, StorageError> {
-        let list = |e| StorageError::io("list", &directory, e);
-        for path in self.disk.list(&directory).map_err(list)? {
-            // A segment that was being made when a crash came, or for which there was no space.
-            if path
-                .extension()
-                .is_some_and(|extension| extension == segment::NEW)
-            {
-                self.disk
-                    .remove(&path)
-                    .map_err(|e| StorageError::io("remove", &path, e))?;
-            }
-        }
         let first = First::read(&*self.disk, &directory)?;
         self.last_write_id = self.last_write_id.max(first.write_id);
-        let mut listed = segment::list(&*self.disk, &directory).map_err(list)?;
-        let is_over = |listed: &[(u64, PathBuf)]| match first.base() {
-            None => listed.get(1).is_some_and(|(next, _)| *next <= first.offset),
-            Some(_) => listed.first().is_some_and(|(own, _)| *own < first.base_end),
-        };
-        while is_over(&listed) {
-            // The rows were removed, or have a base in their place, and a crash came before the file.
-            let (_, path) = listed.remove(0);
-            self.disk
-                .remove(&path)
-                .map_err(|e| StorageError::io("remove", &path, e))?;
-        }
-        for (offset, path) in segment::bases(&*self.disk, &directory).map_err(list)? {
-            match first.base() == Some(offset) {
-                true => listed.insert(0, (offset, path)),
-                false => (self.disk.remove(&path)).map_err(|e| StorageError::io("remove", &path, e))?,
-            }
-        }
+        let listed = segment::settle(&*self.disk, &directory, &first)?;
         // Each segment ends where the next begins.
         let ends: Vec<u64> = listed
             .iter()

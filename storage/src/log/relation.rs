@@ -3,7 +3,7 @@
 //! What is done to it has files of its own: [`super::writing`] at its end, [`super::maintenance`] at its beginning,
 //! [`super::reader`] in between.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -42,8 +42,9 @@ pub(super) struct RelationLog {
     pub(super) shrunk_to: AtomicU64,
     /// Closed segments that have an index, by their first offsets.
     pub(super) indexed: Mutex<BTreeSet<u64>>,
-    /// Closed segments whose small blocks were merged, as far as they can be, by their first offsets.
-    pub(super) merged: Mutex<BTreeSet<u64>>,
+    /// Closed segments whose small blocks were merged, as far as they can be, by their first offsets, each with the time from which
+    /// it is looked at again.
+    pub(super) merged: Mutex<BTreeMap<u64, i64>>,
     /// The closed segments, as they were found last.
     pub(super) closed: Mutex<Option<(ClosedState, Arc<[Closed]>)>>,
     /// Logs whose files may have blocks of writes that failed, in them and in this one. See

@@ -328,6 +328,12 @@ impl LogStore {
         Ok(LogHold::new(self.log(relation)?, offset))
     }
 
+    /// Keeps all that there is of all logs.
+    pub(crate) fn hold_all(&self) -> Vec<LogHold> {
+        let logs: Vec<_> = self.relations.read().values().cloned().collect();
+        logs.into_iter().map(|log| LogHold::new(log, 0)).collect()
+    }
+
     /// All logs as of one moment between two writes. Without a damaged one it would not be all.
     pub(crate) fn copies(&self) -> Result<Vec<LogCopy>, StorageError> {
         let _changing = self.changing.lock();
@@ -358,6 +364,12 @@ impl LogStore {
                 tracing::warn!(relation = log.id, %error, "maintenance of a log failed");
             }
         }
+    }
+
+    /// Whether writes are taken: the writer's thread runs.
+    pub fn is_writing(&self) -> bool {
+        let writer = self.writer.lock();
+        writer.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     /// Gives the logs of tables a base that have many more changes than rows. It may take long: a log is read several times. To be
