@@ -39,6 +39,8 @@ mod explain_tests;
 #[cfg(test)]
 mod external_tests;
 #[cfg(test)]
+mod health_tests;
+#[cfg(test)]
 mod job_tests;
 mod keys;
 mod light;
