@@ -364,7 +364,7 @@ impl Database {
         let name = name.map(|input| input.name.as_str()).unwrap_or_default();
         let why = match why {
             Some(why) => format!("its checkpoint cannot be used: {why}"),
-            None => "no checkpoint contains it (backups have no checkpoints)".to_owned(),
+            None => "no checkpoint contains it".to_owned(),
         };
         Ok(Some(SqlError::new(
             SqlState::ObjectNotInPrerequisiteState,
