@@ -9,6 +9,7 @@
 pub mod batch;
 pub mod crash;
 pub mod engine;
+pub mod histories;
 pub mod hostile;
 pub mod kafka;
 pub mod oracle;
