@@ -15,6 +15,7 @@ pub mod kafka;
 pub mod oracle;
 pub mod outside;
 pub mod postgres;
+pub mod soak;
 pub mod tpch;
 
 use std::net::SocketAddr;

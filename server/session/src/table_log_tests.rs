@@ -72,7 +72,7 @@ async fn many_updates_leave_what_their_rows_take() {
     assert!(grown <= 2 * fresh + (1 << 20), "{fresh} bytes became {grown}");
     let answer = format!("{ROWS}|{updates}|row 999");
     let (of_table, of_view) = ("SELECT count(*), sum(v), max(w) FROM t", "SELECT n, v, w FROM mv");
-    assert_eq!(f.ok(of_table).await, [answer.clone()]);
+    assert_eq!(f.ok(of_table).await, std::slice::from_ref(&answer));
     let logs = f.db.store().logs();
     let table =
         f.db.catalog()
@@ -91,12 +91,12 @@ async fn many_updates_leave_what_their_rows_take() {
     f.ok(&format!("BACKUP TO '{}'", backup.display())).await;
     // Also without any checkpoint, the log has all rows.
     let f = f.killed().await;
-    assert_eq!(f.ok(of_view).await, [answer.clone()]);
+    assert_eq!(f.ok(of_view).await, std::slice::from_ref(&answer));
     let directory = f.stop().await;
     std::fs::remove_dir_all(directory.path().join("checkpoints")).unwrap();
     let f = Fixture::open(directory).await;
     f.db.stop_maintenance().await;
-    assert_eq!(f.ok(of_table).await, [answer.clone()]);
+    assert_eq!(f.ok(of_table).await, std::slice::from_ref(&answer));
     assert_eq!(f.ok(of_view).await, [answer]);
     // A view that is made later says nothing of rows that were removed: none were.
     f.ok("CREATE MATERIALIZED VIEW later AS SELECT sum(v) AS v FROM t")

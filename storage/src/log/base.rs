@@ -399,8 +399,9 @@ impl RelationLog {
         let (Some(first), Some(last)) = (old.first(), old.last()) else {
             return Ok(Ok(Left::of(0, 0)));
         };
-        let mut rounds = 1;
+        let mut next_rounds = 1;
         'rounds: loop {
+            let rounds = next_rounds;
             let mut left = Left::of(first.first_offset, last.end_offset());
             for round in 0..rounds {
                 let mut pending: HashMap<u128, i64> = HashMap::new();
@@ -438,8 +439,8 @@ impl RelationLog {
                         left.set(entry.first_offset + row as u64, count);
                     }
                     if pending.len() > pending_max {
-                        rounds *= 4;
-                        if rounds > ROUNDS_MAX {
+                        next_rounds = rounds * 4;
+                        if next_rounds > ROUNDS_MAX {
                             let why = "it has too many deletions at once".to_owned();
                             return Ok(Err(Kept::Unverified(why)));
                         }

@@ -34,12 +34,15 @@ pub enum Condition {
     Ended(String),
 }
 
+/// A probe, and when it was begun.
+type Probe = (Instant, JoinHandle<Result<(), StorageError>>);
+
 /// What was found, and the task that looks.
 #[derive(Default)]
 pub(super) struct Health {
     condition: watch::Sender<Condition>,
     /// The probe that is on its way, and since when.
-    probe: Mutex<Option<(Instant, JoinHandle<Result<(), StorageError>>)>>,
+    probe: Mutex<Option<Probe>>,
     task: Mutex<Option<JoinHandle<()>>>,
     stop: Arc<Notify>,
 }
