@@ -110,6 +110,14 @@ async fn many_updates_leave_what_their_rows_take() {
 async fn nothing_goes_that_no_checkpoint_has() {
     let f = Fixture::new().await;
     table(&f).await;
+    // Who follows a table reads its rows.
+    let out = tempfile::tempdir().unwrap();
+    f.ok(&format!(
+        "CREATE SINK k FROM t WITH (connector = 'file', path = '{}', rollover_seconds = 0, type = 'changelog') \
+         FORMAT PLAIN ENCODE JSON",
+        out.path().display()
+    ))
+    .await;
     for _ in 0..4 {
         f.ok("UPDATE t SET v = v + 1").await;
     }
@@ -141,4 +149,5 @@ async fn nothing_goes_that_no_checkpoint_has() {
     std::fs::remove_dir_all(directory.path().join("checkpoints")).unwrap();
     let f = Fixture::open(directory).await;
     assert_eq!(f.ok("SELECT count(*), sum(v), sum(x) FROM t").await, answer);
+    f.ok("FLUSH").await;
 }

@@ -12,8 +12,8 @@
 //! There are never more rows than changes that made them, so the rows get the last offsets of what they stand for: no offset behind them
 //! changes.
 //!
-//! 1. Only closed segments in front of all checkpoints, holds and readers are taken ([`LogOwner::settled`], [`LogOwner::needed`]),
-//!    and none with a note that somebody may still ask for ([`LogOwner::needs_note`]).
+//! 1. Only closed segments in front of all checkpoints, holds and readers are taken ([`LogOwner::settled`]), and none with a note
+//!    that somebody may still ask for ([`LogOwner::needs_note`]). Who follows a table reads its rows, not its log.
 //! 2. From the last change to the first, each deletion takes away the nearest insertion of its row in front of it. What was inserted and not
 //!    taken away is left. Rows are known by 128 bits of hash; of deletions that wait for their insertion only so many are kept in
 //!    memory: if there are more, it is done in several rounds, each for a part of the hashes.
@@ -237,8 +237,8 @@ impl RelationLog {
             return Ok(());
         }
         self.close_segment_of(more)?;
-        let until = owner.settled(self.id).min(owner.needed(self.id));
-        let closed = self.closed_up_to(until.min(self.index.read().lowest_hold()));
+        let until = owner.settled(self.id).min(self.index.read().lowest_hold());
+        let closed = self.closed_up_to(until);
         let known = self.shrunk_to.load(Ordering::Acquire).max(first);
         let is_worth = |closed: &[Closed]| {
             let Some(last) = closed.last() else { return false };

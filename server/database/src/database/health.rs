@@ -41,8 +41,8 @@ type Probe = (Instant, JoinHandle<Result<(), StorageError>>);
 #[derive(Default)]
 pub(super) struct Health {
     condition: watch::Sender<Condition>,
-    /// The probe that is on its way, and since when.
-    probe: Mutex<Option<Probe>>,
+    /// The probe that is on its way, and since when. Whoever looks holds it.
+    probe: tokio::sync::Mutex<Option<Probe>>,
     task: Mutex<Option<JoinHandle<()>>>,
     stop: Arc<Notify>,
 }
@@ -98,9 +98,10 @@ impl Database {
 
     /// Looks once; a probe is waited for so long.
     pub async fn look(&self, now: Instant, wait_max: Duration) {
+        let mut probe = self.health.probe.lock().await;
         let found = match self.what_ended() {
             Some(what) => Condition::Ended(what),
-            None => match self.what_holds_up(now, wait_max).await {
+            None => match self.what_holds_up(&mut probe, now, wait_max).await {
                 Some(why) => Condition::HeldUp(why),
                 None => Condition::Well,
             },
@@ -129,13 +130,17 @@ impl Database {
             .then(|| "the driver of epochs has ended".to_owned())
     }
 
-    async fn what_holds_up(&self, now: Instant, wait_max: Duration) -> Option<String> {
+    async fn what_holds_up(
+        &self,
+        on_its_way: &mut Option<Probe>,
+        now: Instant,
+        wait_max: Duration,
+    ) -> Option<String> {
         let since = self.runtime.deciding_since();
         if since.is_some_and(|since| now.saturating_duration_since(since) > PATIENCE) {
             return Some("a decision about epochs takes long".to_owned());
         }
-        let probe = self.health.probe.lock().take();
-        let (since, mut probe) = probe.unwrap_or_else(|| {
+        let (since, mut probe) = on_its_way.take().unwrap_or_else(|| {
             let store = self.store.probe();
             (now, tokio::task::spawn_blocking(store))
         });
@@ -144,7 +149,7 @@ impl Database {
             Ok(Ok(Err(error))) => Some(format!("nothing can be written: {error}")),
             Ok(Err(error)) => Some(format!("nothing can be written: {error}")),
             Err(_) => {
-                *self.health.probe.lock() = Some((since, probe));
+                *on_its_way = Some((since, probe));
                 let waited = now.saturating_duration_since(since);
                 (waited > PATIENCE).then(|| "a write to the data directory takes long".to_owned())
             }

@@ -214,7 +214,8 @@ impl Database {
         let db = Arc::clone(self);
         let work = move || {
             let owner = Owner {
-                needed: db.needed_of_tables(),
+                // Who follows a table, or fills a view from it, reads its rows.
+                needed: BTreeMap::new(),
                 settled: db.settled_offsets(),
                 believed_ms,
                 db: &db,
@@ -271,21 +272,6 @@ impl Database {
                 let of_sinks = self.sinks.needed(stream.id).unwrap_or(u64::MAX);
                 let of_subscribers = self.subscriptions.needed(stream.id).unwrap_or(u64::MAX);
                 (stream.id.0, of_views.min(of_sinks).min(of_subscribers))
-            })
-            .collect()
-    }
-
-    /// Of each table, the first offset of its log that somebody is still to read.
-    fn needed_of_tables(&self) -> BTreeMap<u64, u64> {
-        let catalog = self.catalog();
-        let tables = catalog
-            .objects()
-            .filter(|object| object.kind == ObjectKind::Table);
-        tables
-            .map(|table| {
-                let of_sinks = self.sinks.needed(table.id).unwrap_or(u64::MAX);
-                let of_subscribers = self.subscriptions.needed(table.id).unwrap_or(u64::MAX);
-                (table.id.0, of_sinks.min(of_subscribers))
             })
             .collect()
     }
