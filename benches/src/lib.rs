@@ -10,7 +10,7 @@
 //!        │   └─ bed ── such a server, which rows are handed to as Arrow
 //!        ├─ doors ── a real broker and a real PostgreSQL server, and a server that reads them
 //!        ├─ tpch, ivm, ingest ── the runtime alone, and storage alone
-//!        ├─ crash, random_views ── the tests that take as long as one likes, with their results kept
+//!        ├─ crash, soak, random_views ── the tests that take as long as one likes, with their results kept
 //!        ├─ apart ── measurements in processes of their own
 //!        └─ results, statistics, machine, process, plot ── what was measured, on which machine, as JSON, report and figures
 //! ```
@@ -44,6 +44,7 @@ pub mod process;
 pub mod random_views;
 pub mod results;
 pub mod size;
+pub mod soak;
 pub mod statistics;
 pub mod suite;
 pub mod target;
@@ -58,6 +59,7 @@ pub const SUITES: &[Entry] = &[
     Entry::of::<tpch::Tpch>(),
     Entry::of::<random_views::RandomViews>(),
     Entry::of::<crash::Crash>(),
+    Entry::of::<soak::Soak>(),
     Entry::of::<ivm::Ivm>(),
     Entry::of::<drizzle::Drizzle>(),
     Entry::of::<neptune::Neptune>(),

@@ -73,6 +73,8 @@ pub struct StageGraph {
     pub flow: FlowLimits,
     pub priority: Priority,
     pub on_error: OnError,
+    /// Whether the rows on which an expression fails are kept.
+    pub keeps_errors: bool,
 }
 
 impl StageGraph {

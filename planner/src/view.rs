@@ -54,6 +54,8 @@ pub struct ViewOptions {
     pub generic_joins: bool,
     pub priority: Priority,
     pub on_error: OnError,
+    /// Whether the rows on which an expression fails are kept.
+    pub keeps_errors: bool,
 }
 
 /// When a view shows what changes in it.
@@ -80,6 +82,7 @@ impl ViewOptions {
             generic_joins: true,
             priority: Priority::default(),
             on_error: OnError::default(),
+            keeps_errors: false,
         }
     }
 }

@@ -9,11 +9,13 @@
 pub mod batch;
 pub mod crash;
 pub mod engine;
+pub mod histories;
 pub mod hostile;
 pub mod kafka;
 pub mod oracle;
 pub mod outside;
 pub mod postgres;
+pub mod soak;
 pub mod tpch;
 
 use std::net::SocketAddr;

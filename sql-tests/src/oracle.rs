@@ -4,6 +4,7 @@
 //! ```text
 //!   grammar ── random queries over a random schema
 //!   script ── an interleaving of changes, view creation and comparison, as data
+//!   policy ── what a view does where its query fails
 //!   run ── does what a script says, in an engine and in plain DataFusion, and compares
 //!   shrink, reduce ── a script that fails, cut down
 //!   slt ── the same as a file for `millrace test`
@@ -14,6 +15,7 @@
 //! so that each can be repeated alone.
 
 mod grammar;
+mod policy;
 mod reduce;
 mod run;
 mod schema;

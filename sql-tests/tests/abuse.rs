@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::SinkExt;
@@ -152,6 +153,32 @@ async fn garbage_on_the_ports() {
         exchange(fixture.server.http_addr(), &garbage).await;
         exchange(fixture.server.pg_addr(), &[startup(), garbage].concat()).await;
     }
+    fixture.check_health().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ready_says_why_nothing_can_be_written() {
+    let fixture = Fixture::new().await;
+    let address = fixture.server.http_addr();
+    let db = fixture.server.database().unwrap();
+    let ready = async || {
+        db.look(Instant::now(), PATIENCE).await;
+        request(address, "GET", "/ready", "").await
+    };
+    let answer = ready().await;
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    let probe = fixture._directory.path().join("PROBE");
+    std::fs::remove_file(&probe).unwrap();
+    std::fs::create_dir(&probe).unwrap();
+    let answer = ready().await;
+    let says_why = answer.starts_with("HTTP/1.0 503") && answer.contains("PROBE");
+    assert!(says_why, "{answer}");
+    // It lives all the same.
+    assert_healthy(address).await;
+    std::fs::remove_dir(&probe).unwrap();
+    let answer = ready().await;
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    drop(db);
     fixture.check_health().await;
 }
 

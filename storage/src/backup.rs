@@ -7,13 +7,15 @@
 //!
 //! The moment is one between two writes: all logs are cut there together, and the catalog is the one of then, which the
 //! caller keeps from changing meanwhile. From then on rows only have to be kept until they are copied. The copy is made
-//! block by block, each checked, into segments of the same format. What can be made again from that is left out.
+//! block by block, each checked, into segments of the same format. The checkpoints of a moment just before go along, with what they say of
+//! checksums: a view over a stream that has forgotten rows is in no log. What can be made again is left out.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::catalog::CatalogCopy;
+use crate::checkpoint::CheckpointCopy;
 use crate::disk::{Disk, DiskFile, OsDisk};
 use crate::log::LogCopy;
 use crate::{StorageError, directory, disk};
@@ -28,6 +30,7 @@ const PIECE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Backup {
     pub(crate) catalog: CatalogCopy,
+    pub(crate) checkpoints: CheckpointCopy,
     pub(crate) logs: Vec<LogCopy>,
 }
 
@@ -50,6 +53,7 @@ impl Backup {
         for copy in self.logs {
             copy.write(&log)?;
         }
+        self.checkpoints.write(&data)?;
         self.catalog.write(&data)?;
         directory::write_format(&data)?;
         let mut manifest = format!("{FIRST_LINE}\n");

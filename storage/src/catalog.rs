@@ -41,9 +41,9 @@ pub struct Catalog {
 pub(crate) struct CatalogCopy(State);
 
 impl CatalogCopy {
-    /// Leaves out a fact that is not true of the copy.
-    pub(crate) fn without(mut self, fact: &str) -> CatalogCopy {
-        self.0.facts.remove(fact);
+    /// Has another value for a fact.
+    pub(crate) fn with_fact(mut self, fact: &str, value: &[u8]) -> CatalogCopy {
+        self.0.facts.insert(fact.to_owned(), value.to_vec());
         self
     }
 

@@ -13,6 +13,7 @@
 //! never data; whoever restores has another way to the same rows, the log. `docs/formats/checkpoints.md` gives every byte.
 
 mod block;
+mod copy;
 mod draft;
 mod epochs;
 mod manifest;
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::disk::{OsDisk, sync_parent};
 use crate::{Catalog, StorageError};
 pub use block::{decode_rows, encode_rows, pack_marks, unpack_marks};
+pub(crate) use copy::CheckpointCopy;
 pub use draft::{Draft, Written};
 pub use epochs::{EpochLog, EpochRecord};
 pub use manifest::{
@@ -64,6 +66,8 @@ struct State {
     /// Files of blocks that a manifest refers to: how large they are, and how much of them is referred to.
     files: HashMap<u64, FileUse>,
     damaged: Vec<(u64, String)>,
+    /// Copies that are being made: no file is removed meanwhile.
+    holds: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -289,7 +293,11 @@ impl Checkpoints {
         state.damaged.clear();
         state.count_files(&self.directory);
         let epochs_from = state.epochs_from();
+        let is_held = state.holds > 0;
         drop(state);
+        if is_held {
+            return Ok(());
+        }
         self.epochs.remove_before(epochs_from)?;
         self.remove_unused(true)
     }
@@ -297,6 +305,9 @@ impl Checkpoints {
     /// Removes files that no manifest refers to; those of a draft stay if there may be one.
     fn remove_unused(&self, may_draft: bool) -> Result<(), StorageError> {
         let state = self.state.lock();
+        if state.holds > 0 {
+            return Ok(());
+        }
         // A draft that is being written has a number above all that count.
         let is_draft = |number: u64| may_draft && state.is_after_all(number);
         let failed = |e| StorageError::io("list", &self.directory, e);

@@ -18,6 +18,7 @@
 //!
 //! The bytes are described in `docs/formats/log.md`.
 
+mod base;
 mod block;
 mod blocks;
 mod closed;

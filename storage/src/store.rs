@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use crate::backup::Backup;
 use crate::directory::DirectoryLock;
+use crate::disk::{Disk, OsDisk};
 use crate::durability::Durability;
 use crate::log::LogOptions;
 use crate::{Catalog, Checkpoints, LogStore, StorageError, checkpoint, directory};
+
+/// What is written now and then to see whether anything can be written.
+const PROBE_FILE: &str = "PROBE";
 
 /// How a store behaves. The defaults suit one machine with one disk.
 #[derive(Debug, Clone)]
@@ -92,15 +96,38 @@ impl Store {
         &self.logs
     }
 
+    /// Something that returns when as much as a write to a log and to a file beside it has become durable. It blocks.
+    pub fn probe(&self) -> impl FnOnce() -> Result<(), StorageError> + Send + use<> {
+        let (logs, path) = (Arc::clone(&self.logs), self.directory.join(PROBE_FILE));
+        move || {
+            logs.append(vec![]).wait()?;
+            let written = OsDisk.create(&path).and_then(|file| {
+                file.write_all_at(b"probe\n", 0)?;
+                file.sync()
+            });
+            written.map_err(|e| StorageError::io("write", &path, e))
+        }
+    }
+
     /// Fixes a moment between two writes, to be copied. The catalog must not change during the call. What the copy needs is
     /// held until it was made.
     ///
     /// # Errors
     /// The store is closed.
     pub fn begin_backup(&self) -> Result<Backup, StorageError> {
+        // No log may begin behind what the checkpoints of the copy have, nor they have more than the logs.
+        let holds = self.logs.hold_all();
+        let checkpoints = self.checkpoints.copy()?;
+        let catalog = self
+            .catalog
+            .copy()?
+            .with_fact(checkpoint::FACT, checkpoints.root());
+        let logs = self.logs.copies()?;
+        drop(holds);
         Ok(Backup {
-            catalog: self.catalog.copy()?.without(checkpoint::FACT),
-            logs: self.logs.copies()?,
+            catalog,
+            checkpoints,
+            logs,
         })
     }
 

@@ -62,6 +62,7 @@ pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptio
         flow: options.flow,
         priority: options.priority,
         on_error: options.on_error,
+        keeps_errors: options.keeps_errors,
     })
 }
 

@@ -26,6 +26,7 @@ use millrace_storage::column_bytes;
 use parking_lot::Mutex;
 
 use crate::error::{OperatorError, Result};
+use crate::failed_rows::{FailedRow, FailedRows, Failures};
 
 /// What one expression makes for the rows of a batch at most, in bytes.
 const MADE_BYTES_MAX: usize = 1 << 30;
@@ -36,13 +37,16 @@ pub struct ErrorCounter {
     rows: AtomicU64,
     last: Mutex<Option<String>>,
     on_error: OnError,
+    /// The rows, if somebody keeps them.
+    kept: Option<FailedRows>,
 }
 
 impl ErrorCounter {
-    /// One of a view for which this becomes of such rows.
-    pub fn new(on_error: OnError) -> Self {
+    /// One of a view for which this becomes of such rows. `keeps`: somebody is going to take them, see [`Self::take_rows`].
+    pub fn new(on_error: OnError, keeps: bool) -> Self {
         ErrorCounter {
             on_error,
+            kept: keeps.then(FailedRows::default),
             ..ErrorCounter::default()
         }
     }
@@ -58,8 +62,40 @@ impl ErrorCounter {
         }
     }
 
-    /// Counts a failure.
-    pub(super) fn note(&self, message: String) {
+    /// Counts the failure of an aggregate or window function.
+    pub(super) fn note(&self, error: DataFusionError) {
+        self.count(error.strip_backtrace());
+        self.keep(|| FailedRow {
+            expression: None,
+            error,
+            row: None,
+        });
+    }
+
+    /// Counts the failure of an expression on a row of a batch.
+    fn note_row(
+        &self,
+        expression: &dyn PhysicalExpr,
+        error: DataFusionError,
+        rows: &RecordBatch,
+        row: usize,
+    ) {
+        self.count(error.strip_backtrace());
+        self.keep(|| FailedRow::new(expression, error, rows, row));
+    }
+
+    fn keep(&self, row: impl FnOnce() -> FailedRow) {
+        if let Some(kept) = &self.kept {
+            kept.add(row);
+        }
+    }
+
+    /// The rows that failed since this was asked.
+    pub fn take_rows(&self) -> Failures {
+        self.kept.as_ref().map(FailedRows::take).unwrap_or_default()
+    }
+
+    fn count(&self, message: String) {
         if self.rows.fetch_add(1, Ordering::Relaxed) == 0 {
             let on_error = self.on_error.name();
             tracing::warn!(%message, on_error, "an expression of a view failed on a row");
@@ -234,7 +270,7 @@ fn row_by_row(
             }
             Err(error) if is_for_memory(&error) => Err(error.into()),
             Err(error) => {
-                errors.note(error.strip_backtrace());
+                errors.note_row(expression.as_ref(), error, rows, row);
                 failed.0.push(row);
                 let value = without_failures(expression, &rows.slice(row, 1)).value;
                 match value.and_then(|value| value.to_array().ok()) {

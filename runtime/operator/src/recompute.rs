@@ -264,7 +264,7 @@ fn evaluate(
         Ok(values) => conform(values, data_type),
         Err(error) => {
             if let Some(errors) = errors {
-                errors.note(error.strip_backtrace());
+                errors.note(error);
             }
             Ok(new_null_array(data_type, partition.num_rows()))
         }

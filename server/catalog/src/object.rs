@@ -97,7 +97,7 @@ pub struct Relation {
     pub event_time: Option<EventTimeDef>,
     /// What fills it, if it is a stream that is not written to.
     pub connector: Option<ConnectorDef>,
-    /// The stream that keeps what a connector brought and is no row, if there is one.
+    /// The stream that keeps what is no row: what a connector brought, or rows on which an expression of a view failed.
     pub errors: Option<ObjectId>,
     /// How its rows are kept, if it is a stream or table.
     pub keeping: Retention,
@@ -140,6 +140,8 @@ pub struct QueryDef {
     pub priority: Priority,
     /// What becomes of a row on which an expression fails.
     pub on_error: OnError,
+    /// Whether a materialized view keeps the rows on which an expression fails.
+    pub keeps_errors: bool,
     /// The plan of a view, once it was needed. It stays right: what it names cannot change under it.
     pub bound: OnceLock<Arc<dyn TableProvider>>,
 }
@@ -363,6 +365,7 @@ impl QueryDef {
             flow: FlowDef::default(),
             priority: Priority::default(),
             on_error: OnError::default(),
+            keeps_errors: false,
             bound: OnceLock::new(),
         }
     }
@@ -377,6 +380,7 @@ impl QueryDef {
             flow: self.flow,
             priority: self.priority,
             on_error: self.on_error,
+            keeps_errors: self.keeps_errors,
             ..QueryDef::new(
                 self.text.clone(),
                 self.search_path.clone(),
@@ -409,10 +413,14 @@ impl QueryDef {
         QueryDef { priority, ..self }
     }
 
-    /// The same query, which does this with rows on which an expression fails.
+    /// The same query, which does this with rows on which an expression fails, and keeps them or not.
     #[must_use]
-    pub fn with_on_error(self, on_error: OnError) -> Self {
-        QueryDef { on_error, ..self }
+    pub fn with_on_error(self, on_error: OnError, keeps_errors: bool) -> Self {
+        QueryDef {
+            on_error,
+            keeps_errors,
+            ..self
+        }
     }
 
     /// The options of a materialized view, where they are not the defaults.
@@ -428,7 +436,8 @@ impl QueryDef {
         let priority = self.priority;
         let priority = (priority != Priority::default()).then(|| format!("priority = '{}'", priority.name()));
         let on_error = self.on_error;
-        let on_error = (on_error != OnError::default()).then(|| format!("on_error = '{}'", on_error.name()));
+        let is_said = self.keeps_errors || on_error != OnError::default();
+        let on_error = is_said.then(|| format!("on_error = '{}'", on_error.name()));
         let options = [on_error, priority, batches, rows];
         let options: Vec<String> = options.into_iter().flatten().collect();
         match options.is_empty() {

@@ -17,6 +17,8 @@ use crate::logging;
 /// How long an orderly stop may take after the statements were given their time: epochs that run are waited for, and the last
 /// checkpoint is written.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the process stays when it cannot go on, so that `/ready` says so.
+const ENDED_SEEN: Duration = Duration::from_secs(15);
 
 /// Flags of `millrace serve`. All but --config are configuration keys.
 #[derive(Debug, Args)]
@@ -121,7 +123,17 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         pg.port(),
         data.display()
     );
-    stop_signal(&mut interrupt, &mut terminate).await;
+    tokio::select! {
+        () = stop_signal(&mut interrupt, &mut terminate) => {}
+        what = server.ended() => {
+            // Whoever asks `/ready` is to see it first.
+            tokio::select! {
+                () = tokio::time::sleep(ENDED_SEEN) => {}
+                () = stop_signal(&mut interrupt, &mut terminate) => {}
+            }
+            return fail(&format!("{what}; start the server again: acknowledged writes are safe"));
+        }
+    }
     tracing::info!("stopping; a second signal stops immediately");
     let limit = shutdown_timeout + STOP_TIMEOUT;
     tokio::select! {

@@ -17,6 +17,7 @@ pub mod ddl;
 mod deaths;
 pub mod definitions;
 pub mod engine;
+pub mod health;
 pub mod jobs;
 pub mod maintenance;
 pub mod profiles;
@@ -28,6 +29,7 @@ pub mod sinks;
 pub mod sources;
 pub mod subscriptions;
 pub mod system;
+pub mod view_errors;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,6 +60,7 @@ use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
 
+use crate::database::recovery::mark_failed;
 use crate::database::sequences::Sequences;
 use crate::database::system::{MakeSystem, SystemCatalog};
 use crate::ingest_keys;
@@ -141,6 +144,7 @@ pub struct Database {
     profiles: profiles::Profiles,
     recovery: recovery::Recovery,
     deaths: deaths::Deaths,
+    health: health::Health,
     sessions: Arc<Sessions>,
     sequences: Arc<Sequences>,
     next_session: AtomicI32,
@@ -177,6 +181,7 @@ impl Database {
         self.load().await?;
         self.ingest_keys.restore(notes);
         self.start_maintenance();
+        self.start_health();
         Ok(())
     }
 
@@ -247,6 +252,7 @@ impl Database {
             profiles: profiles::Profiles::default(),
             recovery: recovery::Recovery::default(),
             deaths,
+            health: health::Health::default(),
             sessions,
             sequences,
             next_session: AtomicI32::new(1),
@@ -266,9 +272,11 @@ impl Database {
             session.cancel_handle().cancel();
         }
         self.subscriptions.stop_all().await;
+        self.stop_health().await;
         self.stop_maintenance().await;
         self.cancel_jobs(&self.jobs.active()).await;
         self.sources.stop_all().await;
+        self.keep_failed_rows().await;
         // They note with the last checkpoint what they have delivered.
         self.sinks.flush().await;
         self.checkpoint_at_end().await;
@@ -425,7 +433,8 @@ impl Database {
                     let partitions = self.partitions_of(object.id);
                     let planned =
                         self.plan_with_partitions(&catalog, &object.database, &query, partitions)?;
-                    **relation = Relation::of_view(object.id, &name, &planned, &relation.columns);
+                    **relation = Relation::of_view(object.id, &name, &planned, &relation.columns)
+                        .with_errors(relation.errors);
                     let spec = ViewSpec {
                         id: relation.info.id,
                         name,
@@ -551,6 +560,7 @@ impl Database {
             emit: query.emit,
             priority: query.priority,
             on_error: query.on_error,
+            keeps_errors: query.keeps_errors,
             ..self.view_options(query.slides, query.flow)
         };
         let graph = plan_view(&self.state, plan, options)?;
@@ -578,15 +588,4 @@ impl std::fmt::Debug for Database {
             .field("data", &self.options.data)
             .finish_non_exhaustive()
     }
-}
-
-/// An object that failed to load stays in the catalog, with the reason.
-fn mark_failed(object: &mut Object, error: SqlError) {
-    tracing::error!(
-        object = object.described(),
-        error = error.message,
-        detail = error.detail,
-        "an object failed to load at startup"
-    );
-    object.definition = Definition::FailedToLoad(error.message);
 }

@@ -148,6 +148,16 @@ impl IngestKeys {
         known.forget(now_ms());
     }
 
+    /// Whether a note tells of no key, or of one that is remembered no more.
+    pub fn is_over(&self, note: &LogNote, now_ms: i64) -> bool {
+        let Ok(found) = serde_json::from_slice::<Note>(&note.note) else {
+            return true;
+        };
+        let mut known = self.0.lock();
+        known.forget(now_ms);
+        !known.states.contains_key(&found.key)
+    }
+
     /// Asks what to do with a request of this key.
     pub fn begin(&self, key: &IngestKey) -> Begin {
         let mut known = self.0.lock();

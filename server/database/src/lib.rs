@@ -5,7 +5,7 @@
 //!     ├── engine, system ── DataFusion's state for statements; what the system shows of itself (given from above)
 //!     ├── ddl, jobs, replace ── definitions: in which order what is done
 //!     ├── sources, sinks, subscriptions ── what fills streams, what delivers views, who follows a relation
-//!     └── maintenance, recovery, deaths, profiles ── what goes on by itself, and after a crash
+//!     └── maintenance, health, recovery, deaths, profiles ── what goes on by itself, and after a crash
 //!   sessions ── the sessions that there are, by what others see of them      running ── ending a statement from outside
 //!   sink_files ── a sink's files       ingest_keys ── requests that wrote      tuning ── settings of the server       clock
 //! ```

@@ -39,6 +39,8 @@ mod explain_tests;
 #[cfg(test)]
 mod external_tests;
 #[cfg(test)]
+mod health_tests;
+#[cfg(test)]
 mod job_tests;
 mod keys;
 mod light;
@@ -72,8 +74,12 @@ mod statement;
 #[cfg(test)]
 mod subscribe_tests;
 #[cfg(test)]
+mod table_log_tests;
+#[cfg(test)]
 pub(crate) mod tests;
 mod transaction;
+#[cfg(test)]
+mod view_error_tests;
 mod write;
 
 pub use notice::{Notice, Severity};

@@ -34,6 +34,7 @@ use axum::http::{StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router, middleware};
+use millrace_database::database::health::Condition;
 use millrace_database::sessions::SessionInfo;
 use millrace_postgres::error::SqlResult;
 use millrace_session::Session;
@@ -137,7 +138,12 @@ pub fn router(state: State) -> Router {
 
 async fn ready(Extracted(state): Extracted<State>) -> Response {
     match state.database.get() {
-        Ok(_) => Json(json!({"status": "ready"})).into_response(),
+        Ok(database) => match database.condition() {
+            Condition::Well => Json(json!({"status": "ready"})).into_response(),
+            Condition::HeldUp(why) | Condition::Ended(why) => {
+                error::plain(StatusCode::SERVICE_UNAVAILABLE, &why)
+            }
+        },
         Err(error) => error::response(&error),
     }
 }

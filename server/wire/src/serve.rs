@@ -225,6 +225,14 @@ impl Server {
         self.database.get()
     }
 
+    /// Returns when something is gone without which the server is of no use, and says what. Whoever runs it ends it then.
+    pub async fn ended(&self) -> String {
+        match self.database.get() {
+            Ok(database) => database.ended().await,
+            Err(error) => error.message,
+        }
+    }
+
     /// What the server counts.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics

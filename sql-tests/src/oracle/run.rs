@@ -11,6 +11,7 @@ use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
 
 use super::grammar::NOW;
+use super::policy::without_failures;
 use super::schema::FIRST_TIME;
 use super::script::{Effect, Model, Script, Step, names};
 use crate::Failure;
@@ -200,7 +201,7 @@ impl Run<'_> {
                 && live.expected.is_some()
                 && view.constructs.contains(NOW)
             {
-                live.expected = self.batch.plan(&view.query).await.ok();
+                live.expected = self.batch.plan(&without_failures(&view.query)).await.ok();
             }
         }
         Ok(())
@@ -269,7 +270,7 @@ impl Run<'_> {
             return Ok(None);
         }
         self.show()?;
-        let expected = match self.batch.plan(&view.query).await {
+        let expected = match self.batch.plan(&without_failures(&view.query)).await {
             Ok(expected) => expected,
             Err(why) => {
                 self.fates[index] = Fate::NotAQuery(why);
@@ -379,7 +380,7 @@ impl Run<'_> {
             return Ok(());
         }
         // What it cannot plan or answer says nothing.
-        let Ok(again) = self.batch.answer_as_written(&view.query).await else {
+        let Ok(again) = (self.batch.answer_as_written(&without_failures(&view.query))).await else {
             return Ok(());
         };
         self.asked_twice += 1;

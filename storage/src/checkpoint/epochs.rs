@@ -169,7 +169,7 @@ impl EpochLog {
     }
 }
 
-fn header() -> [u8; HEADER_BYTES] {
+pub(super) fn header() -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..4].copy_from_slice(&MAGIC);
     header[4..].copy_from_slice(&VERSION.to_le_bytes());

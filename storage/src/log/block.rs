@@ -94,11 +94,10 @@ impl BlockHeader {
         HEADER_BYTES as u64 + u64::from(self.payload_bytes)
     }
 
-    /// Whether it can be merged with its neighbours; [`super::merge`] says why not all small blocks can.
+    /// Whether it can be merged with its neighbours, if nobody asks for its note; [`super::merge`] says why not all small blocks can.
     pub(super) fn is_small(&self) -> bool {
         let is_alone = self.members == 0 && self.parts == 1;
-        let is_plain = !self.weighted && self.note_bytes == 0;
-        is_alone && is_plain && self.rows <= SMALL_ROWS_MAX && self.payload_bytes <= SMALL_BYTES_MAX
+        is_alone && !self.weighted && self.rows <= SMALL_ROWS_MAX && self.payload_bytes <= SMALL_BYTES_MAX
     }
 
     /// Reads the header at the start of `bytes`; the error says what is impossible about it.
@@ -198,7 +197,7 @@ impl Frame {
         }
     }
 
-    /// Whether it can be merged with its neighbours.
+    /// Whether it can be merged with its neighbours, if nobody asks for its note.
     pub(super) fn is_small(&self) -> bool {
         BlockHeader::parse(&self.bytes).is_ok_and(|header| header.is_small())
     }

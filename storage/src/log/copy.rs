@@ -30,7 +30,11 @@ impl LogCopy {
         drop((index, first));
         LogCopy {
             hold,
-            first: copy.0,
+            // What is copied of a base is a segment as all others are.
+            first: First {
+                base_end: 0,
+                ..copy.0
+            },
             end: copy.1,
         }
     }

@@ -1,4 +1,4 @@
-//! `FIRST`: where a log begins, once retention has removed what was in front of it. 32 bytes, replaced as a whole.
+//! `FIRST`: where a log begins, once what was in front of it has been removed, or has a base in its place. Replaced as a whole.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,9 @@ const FILE: &str = "FIRST";
 const MAGIC: [u8; 4] = *b"MLRF";
 const VERSION: u16 = 1;
 const BYTES: usize = 32;
+/// With a base.
+const BASE_VERSION: u16 = 2;
+const BASE_BYTES: usize = 40;
 
 /// Where a log begins. By default with its first row ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,9 +22,16 @@ pub(super) struct First {
     /// The id of the last write of which something was removed. Writes up to it were acknowledged, and are whole
     /// whatever is missing of them here.
     pub(super) write_id: u64,
+    /// Where the base ends that the log begins with; 0: it begins with a segment as all others are.
+    pub(super) base_end: u64,
 }
 
 impl First {
+    /// The offset of the base, if there is one.
+    pub(super) fn base(&self) -> Option<u64> {
+        (self.base_end > 0).then_some(self.offset)
+    }
+
     fn path(directory: &Path) -> PathBuf {
         directory.join(FILE)
     }
@@ -41,32 +51,47 @@ impl First {
         disk::replace(disk, &First::path(directory), &self.encode()).map(|_| ())
     }
 
-    pub(super) fn encode(&self) -> [u8; BYTES] {
-        let mut bytes = [0; BYTES];
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (version, size) = match self.base() {
+            None => (VERSION, BYTES),
+            Some(_) => (BASE_VERSION, BASE_BYTES),
+        };
+        let mut bytes = vec![0; size];
         bytes[0..4].copy_from_slice(&MAGIC);
-        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[4..6].copy_from_slice(&version.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.write_id.to_le_bytes());
-        let crc = crc32c::crc32c(&bytes[..28]);
-        bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+        if self.base().is_some() {
+            bytes[24..32].copy_from_slice(&self.base_end.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&bytes[..size - 4]);
+        bytes[size - 4..].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<First, String> {
-        if bytes.len() != BYTES || bytes[0..4] != MAGIC {
+        let size = bytes.len();
+        if !(size == BYTES || size == BASE_BYTES) || bytes[0..4] != MAGIC {
             return Err("it does not say where the log begins".to_owned());
         }
-        let (found, crc) = (u32_at(bytes, 28), crc32c::crc32c(&bytes[..28]));
+        let (found, crc) = (u32_at(bytes, size - 4), crc32c::crc32c(&bytes[..size - 4]));
         if found != crc {
             return Err(format!("the checksum is {found:08x}, the bytes give {crc:08x}"));
         }
-        let version = u16_at(bytes, 4);
-        if version != VERSION {
-            return Err(format!("it has version {version}, only {VERSION} is known"));
-        }
-        Ok(First {
+        let first = First {
             offset: u64_at(bytes, 8),
             write_id: u64_at(bytes, 16),
-        })
+            base_end: match size {
+                BASE_BYTES => u64_at(bytes, 24),
+                _ => 0,
+            },
+        };
+        match u16_at(bytes, 4) {
+            VERSION if size == BYTES => Ok(first),
+            BASE_VERSION if size == BASE_BYTES && first.base_end > first.offset => Ok(first),
+            version => Err(format!(
+                "it has version {version} and {size} bytes, which do not belong together"
+            )),
+        }
     }
 }

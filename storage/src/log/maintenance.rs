@@ -65,7 +65,7 @@ impl RelationLog {
         self.remove_forgotten()?;
         let span_max = span_max.unwrap_or(i64::MAX);
         self.compact(span_max, segment_bytes_max.min(COMPACTION_BYTES_MAX))?;
-        self.merge_small_blocks(owner.settled(self.id), span_max, merge_bytes_left)
+        self.merge_small_blocks((now_ms, span_max), owner, merge_bytes_left)
     }
 
     /// Closes the segment that is written to if its first row was written before `before_ms`, or if it has many small blocks.
@@ -150,22 +150,30 @@ impl RelationLog {
         self.first.lock().wanted = First {
             offset: end,
             write_id,
+            base_end: 0,
         };
         Ok(())
     }
 
     /// Makes the new beginning of the log last, and removes the files in front of it.
-    fn remove_forgotten(&self) -> Result<(), StorageError> {
+    pub(super) fn remove_forgotten(&self) -> Result<(), StorageError> {
         let mut first = self.first.lock();
         if first.wanted == first.durable {
             return Ok(());
         }
         first.wanted.write(&*self.disk, &self.directory)?;
-        let offset = first.wanted.offset;
+        // A base stands for all in front of its end.
+        let offset = first.wanted.offset.max(first.wanted.base_end);
         let io = |e| StorageError::io("remove segments of", &self.directory, e);
         for (segment, path) in segment::list(&*self.disk, &self.directory).map_err(io)? {
             if segment < offset {
                 self.remove_index(segment).map_err(io)?;
+                self.disk.remove(&path).map_err(io)?;
+            }
+        }
+        for (base, path) in segment::bases(&*self.disk, &self.directory).map_err(io)? {
+            if first.wanted.base() != Some(base) {
+                self.remove_index(base).map_err(io)?;
                 self.disk.remove(&path).map_err(io)?;
             }
         }
@@ -176,10 +184,12 @@ impl RelationLog {
     /// Puts the first small neighbours together, if there are such.
     fn compact(&self, span_max: i64, bytes_max: u64) -> Result<(), StorageError> {
         let closed = self.closed_segments();
+        let base = self.base.load(Ordering::Acquire);
         let whole: Vec<Closed> = closed
             .iter()
             .copied()
-            .filter(|segment| segment.is_whole)
+            // A base is as it is to be.
+            .filter(|segment| segment.is_whole && segment.first_offset != base)
             .collect();
         match closed::small_neighbours(&whole, span_max, bytes_max) {
             Some((from, to)) => self.put_together(from, to),
@@ -212,7 +222,9 @@ impl RelationLog {
         index.blocks[start..start + new.len()].copy_from_slice(&new);
         index.moves += 1;
         drop(index);
-        self.merged.lock().retain(|first| *first < from || *first >= to);
+        self.merged
+            .lock()
+            .retain(|first, _| *first < from || *first >= to);
         let remove = || -> io::Result<()> {
             for (first, path) in segment::list(&*self.disk, &self.directory)? {
                 if first > from && first < to {

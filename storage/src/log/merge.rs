@@ -14,13 +14,17 @@
 //!   behind the last of them. So only segments are merged that end before all that checkpoints need
 //!   ([`LogOwner::settled`](super::LogOwner::settled)). Who reads those reads them as rows, not as writes.
 //! * **No blocks of writes that have several**, of one relation or more: the open finds out by them whether a write is whole.
-//! * **No blocks with a note**: it is found with its write and its time.
+//! * **No blocks with a note that somebody may ask for** ([`LogOwner::needs_note`]): it is found with its write and its time. Of the
+//!   others the last of a merged block stays: it tells what came about by all of its writes. A segment that has some that are needed is
+//!   looked at again later.
 //! * **No blocks with weights**: the changes of one block are made at once, so that two changes of one row must stay in two blocks.
 //! * **Only blocks with as many columns.**
 //! * **Not across segments**: a crash may leave some of the files that were there before, and a segment ends where the next begins,
 //!   which must be where a block begins. Segments are put together first, and the blocks of what comes out are merged later.
 
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema};
@@ -30,10 +34,12 @@ use crate::log::block::{
     self, BlockHeader, Frame, HEADER_BYTES, MERGED_BYTES_MAX, MERGED_ROWS_MAX, Members, Place,
 };
 use crate::log::blocks::BlockEntry;
+use crate::log::closed::Closed;
 use crate::log::file::ReadAhead;
 use crate::log::relation::RelationLog;
 use crate::log::segment;
 use crate::log::tail::{Tail, new_path};
+use crate::log::types::{LogNote, LogOwner};
 use crate::memory::rows_bytes;
 use crate::{ChangeBatch, StorageError};
 
@@ -41,6 +47,8 @@ use crate::{ChangeBatch, StorageError};
 pub(super) const ROUND_BYTES_MAX: u64 = 32 << 20;
 /// A segment is written again if so many blocks go, and at least half of what it has.
 const GONE_MIN: usize = 3;
+/// After so long a segment with notes that were needed is looked at again.
+const AGAIN_MS: i64 = 3_600_000;
 /// Decoded blocks that are kept, with the memory that they were read into, before they become one piece.
 const PIECES_MAX: usize = 256;
 
@@ -77,15 +85,24 @@ impl Group {
     }
 }
 
+/// A block of a segment that may be written again.
+struct Found {
+    header: BlockHeader,
+    /// It can be merged with its neighbours.
+    is_fit: bool,
+    /// If it cannot because of its note.
+    is_needed: bool,
+}
+
 /// How many blocks fewer there would be, at most, if these were merged.
-pub(super) fn gone(headers: &[BlockHeader], span_max: i64) -> usize {
+fn gone(found: &[Found], span_max: i64) -> usize {
     let mut open: Option<Group> = None;
     let mut gone = 0;
-    for header in headers {
-        let is_taken = header.is_small() && open.as_mut().is_some_and(|group| group.take(header, span_max));
+    for Found { header, is_fit, .. } in found {
+        let is_taken = *is_fit && open.as_mut().is_some_and(|group| group.take(header, span_max));
         match is_taken {
             true => gone += 1,
-            false => open = header.is_small().then(|| Group::new(header, span_max)),
+            false => open = is_fit.then(|| Group::new(header, span_max)),
         }
     }
     gone
@@ -104,6 +121,8 @@ struct Open {
     group: Group,
     first: Frame,
     place: Place,
+    /// The last that there was.
+    note: Vec<u8>,
     /// How many blocks it has, and their rows.
     blocks: usize,
     bytes: usize,
@@ -112,35 +131,51 @@ struct Open {
 }
 
 impl RelationLog {
-    /// Merges small blocks of closed segments that end in front of `settled`, while this round has bytes left.
+    /// Merges small blocks of closed segments that are settled, while this round has bytes left.
     pub(super) fn merge_small_blocks(
         &self,
-        settled: u64,
-        span_max: i64,
+        (now_ms, span_max): (i64, i64),
+        owner: &dyn LogOwner,
         bytes_left: &mut u64,
     ) -> Result<(), StorageError> {
+        let settled = owner.settled(self.id);
         let closed = self.closed_segments();
-        for segment in closed.iter().filter(|segment| segment.is_whole) {
+        let base = self.base.load(Ordering::Acquire);
+        let is_own = |segment: &&Closed| segment.is_whole && segment.first_offset != base;
+        for segment in closed.iter().filter(is_own) {
             if segment.end_offset > settled || *bytes_left == 0 {
                 break;
             }
             // Once is enough, also of one that is damaged: whoever reads it says so.
-            if !self.merged.lock().insert(segment.first_offset) {
-                continue;
-            }
+            let first = segment.first_offset;
+            match self.merged.lock().entry(first) {
+                Entry::Occupied(again_ms) if *again_ms.get() > now_ms => continue,
+                entry => entry.insert_entry(i64::MAX),
+            };
             *bytes_left = bytes_left.saturating_sub(segment.bytes);
-            let merged = self.merge_segment(segment.first_offset, segment.end_offset, span_max);
-            if let Err(error) = merged {
-                if matches!(error, StorageError::Io { .. }) {
-                    self.merged.lock().remove(&segment.first_offset);
+            match self.merge_segment((first, segment.end_offset), span_max, owner) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.merged.lock().insert(first, now_ms.saturating_add(AGAIN_MS));
                 }
-                return Err(error);
+                Err(error) => {
+                    if matches!(error, StorageError::Io { .. }) {
+                        self.merged.lock().remove(&first);
+                    }
+                    return Err(error);
+                }
             }
         }
         Ok(())
     }
 
-    fn merge_segment(&self, from: u64, to: u64, span_max: i64) -> Result<(), StorageError> {
+    /// False: there would be more to do if notes were not needed.
+    fn merge_segment(
+        &self,
+        (from, to): (u64, u64),
+        span_max: i64,
+        owner: &dyn LogOwner,
+    ) -> Result<bool, StorageError> {
         let old: Vec<BlockEntry> = {
             let index = self.index.read();
             index.blocks[index.position_of(from)..index.position_of(to)].to_vec()
@@ -148,50 +183,67 @@ impl RelationLog {
         let rows: u64 = old.iter().map(|entry| u64::from(entry.rows)).sum();
         let may_be_less = old.len() > GONE_MIN && rows / (old.len() as u64) <= u64::from(MERGED_ROWS_MAX);
         if !may_be_less || !is_own(&self.schema) {
-            return Ok(());
+            return Ok(true);
         }
         let path = self.segment_path(from);
         let io = |e| StorageError::io("read", &path, e);
         let file = self.disk.open(&path).map_err(io)?;
-        let headers = self.headers(&file, &old)?;
-        let gone = gone(&headers, span_max);
+        let found = self.found(&file, &old, owner)?;
+        let is_all = !found.iter().any(|block| block.is_needed);
+        let gone = gone(&found, span_max);
         if gone < GONE_MIN || gone * 2 < old.len() {
-            return Ok(());
+            return Ok(is_all);
         }
         let new_path = new_path(&self.directory, from);
-        let written = self.write_merged(file, &old, span_max);
+        let written = self.write_merged(file, (&old, &found), span_max);
         let replaced = written.and_then(|new| self.replace_segment((from, to), old.len(), new));
         if replaced.is_err() {
             // It takes room, of which there may be too little.
             let _ = self.disk.remove(&new_path);
         }
-        replaced
+        replaced.map(|()| is_all)
     }
 
-    /// The headers of a segment's blocks, which are yet to be verified.
-    fn headers(
+    /// What a segment's blocks are, which are yet to be verified.
+    fn found(
         &self,
         file: &Arc<dyn DiskFile>,
         entries: &[BlockEntry],
-    ) -> Result<Vec<BlockHeader>, StorageError> {
+        owner: &dyn LogOwner,
+    ) -> Result<Vec<Found>, StorageError> {
         let mut read_ahead = ReadAhead::new(Arc::clone(file));
         let end = entries
             .last()
             .map_or(0, |last| last.position + u64::from(last.bytes));
-        let headers = entries.iter().map(|entry| {
+        let found = entries.iter().map(|entry| {
             let path = self.segment_path(entry.segment);
+            let io = |e| StorageError::io("read", &path, e);
+            let corrupt = |why| StorageError::corrupt(&path, entry.position, why);
             let bytes = read_ahead.get(entry.position, HEADER_BYTES as u64, end);
-            let bytes = bytes.map_err(|e| StorageError::io("read", &path, e))?;
-            BlockHeader::parse(&bytes).map_err(|why| StorageError::corrupt(&path, entry.position, why))
+            let header = BlockHeader::parse(&bytes.map_err(io)?).map_err(corrupt)?;
+            let is_needed = header.is_small() && header.note_bytes > 0 && {
+                let bytes = HEADER_BYTES as u64 + u64::from(header.note_bytes);
+                let bytes = read_ahead.get(entry.position, bytes, end).map_err(io)?;
+                owner.needs_note(&LogNote {
+                    written_at_ms: header.written_at_ms,
+                    write_id: header.write_id,
+                    note: block::note(&bytes, &header).map_err(corrupt)?.to_vec(),
+                })
+            };
+            Ok(Found {
+                header,
+                is_fit: header.is_small() && !is_needed,
+                is_needed,
+            })
         });
-        headers.collect()
+        found.collect()
     }
 
     /// Writes a segment again, under a name for the meantime; returns its blocks.
     fn write_merged(
         &self,
         file: Arc<dyn DiskFile>,
-        old: &[BlockEntry],
+        (old, found): (&[BlockEntry], &[Found]),
         span_max: i64,
     ) -> Result<Vec<BlockEntry>, StorageError> {
         let (Some(first), Some(last)) = (old.first(), old.last()) else {
@@ -208,7 +260,7 @@ impl RelationLog {
         };
         let mut read_ahead = ReadAhead::new(file);
         let end = last.position + u64::from(last.bytes);
-        for entry in old {
+        for (entry, found) in old.iter().zip(found) {
             let corrupt = |why: String| StorageError::corrupt(&path, entry.position, why);
             let bytes = read_ahead
                 .get(entry.position, u64::from(entry.bytes), end)
@@ -222,14 +274,15 @@ impl RelationLog {
             block::verify(&bytes).map_err(corrupt)?;
             let frame = Frame::of_block(&header, bytes.to_vec());
             // Without its schema, which nobody has said yet, it stays as it is.
-            let schema = self.schema_of(header.columns).filter(|_| header.is_small());
+            let schema = self.schema_of(header.columns).filter(|_| found.is_fit);
             let Some(schema) = schema else {
                 merging.close()?;
                 merging.write(frame)?;
                 continue;
             };
             let changes = block::decode(&bytes, &header, &schema).map_err(corrupt)?;
-            merging.add(&header, frame, changes, span_max)?;
+            let note = block::note(&bytes, &header).map_err(corrupt)?.to_vec();
+            merging.add(&header, frame, (changes, note), span_max)?;
         }
         merging.close()?;
         merging.new.finish().map_err(create)?;
@@ -280,7 +333,7 @@ impl Merging<'_> {
         &mut self,
         header: &BlockHeader,
         frame: Frame,
-        changes: ChangeBatch,
+        (changes, note): (ChangeBatch, Vec<u8>),
         span_max: i64,
     ) -> Result<(), StorageError> {
         let bytes = rows_bytes(&changes.rows);
@@ -292,6 +345,9 @@ impl Merging<'_> {
             open.bytes += bytes;
             open.place.write_id = header.write_id;
             open.place.written_at_ms = open.place.written_at_ms.max(header.written_at_ms);
+            if !note.is_empty() {
+                open.note = note;
+            }
             open.pieces.push(changes);
             if open.pieces.len() >= PIECES_MAX {
                 open.whole.push(concat(&open.pieces)?);
@@ -303,6 +359,7 @@ impl Merging<'_> {
         self.group = Some(Open {
             group: Group::new(header, span_max),
             place: frame.place(),
+            note,
             first: frame,
             blocks: 1,
             bytes,
@@ -325,7 +382,7 @@ impl Merging<'_> {
         }
         let changes = concat(&open.whole)?;
         let (place, columns) = (open.place, open.group.columns);
-        let mut frame = block::encode(&changes.rows, None, (0, 1), columns, &Members::new(), &[])?;
+        let mut frame = block::encode(&changes.rows, None, (0, 1), columns, &Members::new(), &open.note)?;
         self.place(&mut frame, place)
     }
 
@@ -345,7 +402,7 @@ impl Merging<'_> {
 }
 
 /// One piece with memory of its own: views would go on pointing into what was read.
-fn concat(pieces: &[ChangeBatch]) -> Result<ChangeBatch, StorageError> {
+pub(super) fn concat(pieces: &[ChangeBatch]) -> Result<ChangeBatch, StorageError> {
     let mut changes = ChangeBatch::concat(pieces)?;
     let rows = &changes.rows;
     let columns = rows.columns().iter().map(|column| -> ArrayRef {

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arrow::datatypes::SchemaRef;
 use parking_lot::{Mutex, RwLock};
@@ -229,28 +229,9 @@ impl Scan {
     }
 
     fn relation(&mut self, id: u64, directory: PathBuf) -> Result<Scanned, StorageError> {
-        let list = |e| StorageError::io("list", &directory, e);
-        for path in self.disk.list(&directory).map_err(list)? {
-            // A segment that was being made when a crash came, or for which there was no space.
-            if path
-                .extension()
-                .is_some_and(|extension| extension == segment::NEW)
-            {
-                self.disk
-                    .remove(&path)
-                    .map_err(|e| StorageError::io("remove", &path, e))?;
-            }
-        }
         let first = First::read(&*self.disk, &directory)?;
         self.last_write_id = self.last_write_id.max(first.write_id);
-        let mut listed = segment::list(&*self.disk, &directory).map_err(list)?;
-        while listed.get(1).is_some_and(|(next, _)| *next <= first.offset) {
-            // Retention has removed the rows, and a crash came before the file.
-            let (_, path) = listed.remove(0);
-            self.disk
-                .remove(&path)
-                .map_err(|e| StorageError::io("remove", &path, e))?;
-        }
+        let listed = segment::settle(&*self.disk, &directory, &first)?;
         // Each segment ends where the next begins.
         let ends: Vec<u64> = listed
             .iter()
@@ -308,7 +289,11 @@ impl Scan {
                 end: header_bytes,
                 small_blocks: 0,
             };
-            let next_offset = ends.get(i).copied();
+            let base_end = first
+                .base()
+                .filter(|base| *base == first_offset)
+                .map(|_| first.base_end);
+            let next_offset = base_end.or(ends.get(i).copied());
             let size = segment
                 .file
                 .size()
@@ -329,6 +314,18 @@ impl Scan {
                 "the first segment is missing",
             )
         })?;
+        if scanned.head() < first.base_end {
+            let why = format!(
+                "the base ends at offset {}, not {}",
+                scanned.head(),
+                first.base_end
+            );
+            return Err(StorageError::corrupt(
+                &segment::base_path(&directory, first.offset),
+                0,
+                why,
+            ));
+        }
         scanned.kept = scanned.blocks.len();
         Ok(scanned)
     }
@@ -573,6 +570,8 @@ impl Scanned {
                 wanted: self.first,
                 durable: self.first,
             }),
+            base: AtomicU64::new(self.first.base().unwrap_or(u64::MAX)),
+            shrunk_to: AtomicU64::default(),
             tail: Mutex::new(Tail {
                 file: segment.file,
                 segment: segment.first_offset,

@@ -3,9 +3,9 @@
 //! What is done to it has files of its own: [`super::writing`] at its end, [`super::maintenance`] at its beginning,
 //! [`super::reader`] in between.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::{Schema, SchemaRef};
@@ -36,10 +36,15 @@ pub(super) struct RelationLog {
     pub(super) tail: Mutex<Tail>,
     pub(super) options: RwLock<RelationOptions>,
     pub(super) first: Mutex<Beginning>,
+    /// The first offset of the base that the log begins with; `u64::MAX`: there is none.
+    pub(super) base: AtomicU64,
+    /// Up to where its changes were added up, or were looked at for that.
+    pub(super) shrunk_to: AtomicU64,
     /// Closed segments that have an index, by their first offsets.
     pub(super) indexed: Mutex<BTreeSet<u64>>,
-    /// Closed segments whose small blocks were merged, as far as they can be, by their first offsets.
-    pub(super) merged: Mutex<BTreeSet<u64>>,
+    /// Closed segments whose small blocks were merged, as far as they can be, by their first offsets, each with the time from which
+    /// it is looked at again.
+    pub(super) merged: Mutex<BTreeMap<u64, i64>>,
     /// The closed segments, as they were found last.
     pub(super) closed: Mutex<Option<(ClosedState, Arc<[Closed]>)>>,
     /// Logs whose files may have blocks of writes that failed, in them and in this one. See
@@ -95,6 +100,8 @@ impl RelationLog {
             tail: Mutex::new(made?),
             options: RwLock::default(),
             first: Mutex::default(),
+            base: AtomicU64::new(u64::MAX),
+            shrunk_to: AtomicU64::default(),
             indexed: Mutex::default(),
             merged: Mutex::default(),
             closed: Mutex::default(),
@@ -118,7 +125,10 @@ impl RelationLog {
     }
 
     pub(super) fn segment_path(&self, segment: u64) -> PathBuf {
-        self.directory.join(segment::file_name(segment))
+        match self.base.load(Ordering::Acquire) == segment {
+            true => segment::base_path(&self.directory, segment),
+            false => self.directory.join(segment::file_name(segment)),
+        }
     }
 
     /// Marks the log as dropped, forever. The files go when the last reader does.

@@ -10,10 +10,13 @@ use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 
 use crate::disk::{Disk, DiskFile};
 use crate::log::block::{self, ALIGNMENT, arrow_decoding, u16_at, u32_at, u64_at};
+use crate::log::first::First;
 use crate::{StorageError, disk};
 
 /// The extension of a segment that is being made.
 pub(super) const NEW: &str = "new";
+/// The extension of a base.
+const BASE: &str = "base";
 const MAGIC: [u8; 4] = *b"MLRS";
 const VERSION: u16 = 1;
 const FIXED_BYTES: usize = 64;
@@ -33,13 +36,61 @@ pub(super) fn file_name(first_offset: u64) -> String {
     format!("{first_offset:020}.seg")
 }
 
+/// The base of a log, which stands in the place of its first segments, and begins at this offset.
+pub(super) fn base_path(directory: &Path, first_offset: u64) -> PathBuf {
+    directory.join(file_name(first_offset)).with_extension(BASE)
+}
+
+/// The bases in a directory by first offset: the one that the log begins with, and those that came to nothing or are over.
+pub(super) fn bases(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    named(disk, directory, BASE)
+}
+
 /// The segments in a directory by first offset.
 pub(super) fn list(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    named(disk, directory, "seg")
+}
+
+/// The files of a log that begins so, by first offset, the base among them. What was being made when a crash came is removed, and what
+/// the log does not begin with any more.
+pub(super) fn settle(
+    disk: &dyn Disk,
+    directory: &Path,
+    first: &First,
+) -> Result<Vec<(u64, PathBuf)>, StorageError> {
+    let io = |e| StorageError::io("list", directory, e);
+    let remove = |path: &Path| disk.remove(path).map_err(|e| StorageError::io("remove", path, e));
+    for path in disk.list(directory).map_err(io)? {
+        // There may have been no space for it.
+        if path.extension().is_some_and(|extension| extension == NEW) {
+            remove(&path)?;
+        }
+    }
+    let mut listed = list(disk, directory).map_err(io)?;
+    let is_over = |listed: &[(u64, PathBuf)]| match first.base() {
+        None => listed.get(1).is_some_and(|(next, _)| *next <= first.offset),
+        Some(_) => listed.first().is_some_and(|(own, _)| *own < first.base_end),
+    };
+    while is_over(&listed) {
+        // The rows were removed, or have a base in their place.
+        let (_, path) = listed.remove(0);
+        remove(&path)?;
+    }
+    for (offset, path) in bases(disk, directory).map_err(io)? {
+        match first.base() == Some(offset) {
+            true => listed.insert(0, (offset, path)),
+            false => remove(&path)?,
+        }
+    }
+    Ok(listed)
+}
+
+fn named(disk: &dyn Disk, directory: &Path, extension: &str) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut segments = Vec::new();
     for path in disk.list(directory)? {
         let offset = path
             .file_name()
-            .and_then(|name| name.to_str()?.strip_suffix(".seg"))
+            .and_then(|name| name.to_str()?.strip_suffix(extension)?.strip_suffix('.'))
             .and_then(|digits| digits.parse::<u64>().ok());
         if let Some(offset) = offset {
             segments.push((offset, path));

@@ -11,6 +11,7 @@ use arrow::datatypes::SchemaRef;
 use parking_lot::{Mutex, RwLock};
 
 use crate::disk::{Disk, OsDisk};
+use crate::log::base;
 use crate::log::block::{self, Members};
 use crate::log::copy::LogCopy;
 use crate::log::device::LogDevice;
@@ -327,6 +328,12 @@ impl LogStore {
         Ok(LogHold::new(self.log(relation)?, offset))
     }
 
+    /// Keeps all that there is of all logs.
+    pub(crate) fn hold_all(&self) -> Vec<LogHold> {
+        let logs: Vec<_> = self.relations.read().values().cloned().collect();
+        logs.into_iter().map(|log| LogHold::new(log, 0)).collect()
+    }
+
     /// All logs as of one moment between two writes. Without a damaged one it would not be all.
     pub(crate) fn copies(&self) -> Result<Vec<LogCopy>, StorageError> {
         let _changing = self.changing.lock();
@@ -355,6 +362,30 @@ impl LogStore {
             let maintained = log.maintain(now_ms, owner, self.segment_bytes_max, &mut merge_bytes_left);
             if let Err(error) = maintained.and_then(|()| self.index_segment(log)) {
                 tracing::warn!(relation = log.id, %error, "maintenance of a log failed");
+            }
+        }
+    }
+
+    /// Whether writes are taken: the writer's thread runs.
+    pub fn is_writing(&self) -> bool {
+        let writer = self.writer.lock();
+        writer.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Gives the logs of tables a base that have many more changes than rows. It may take long: a log is read several times. To be
+    /// called after [`maintain`](Self::maintain). What fails is logged, and tried again the next time.
+    pub fn shrink(&self, owner: &dyn LogOwner) {
+        let _maintaining = self.maintaining.lock();
+        if self.check_open().is_err() {
+            return;
+        }
+        let logs: Vec<_> = self.relations.read().values().cloned().collect();
+        for log in &logs {
+            if owner.is_stopping() {
+                return;
+            }
+            if let Err(error) = log.shrink(owner, base::PENDING_MAX) {
+                tracing::warn!(relation = log.id, %error, "the log of a table could not be made smaller");
             }
         }
     }
@@ -397,7 +428,7 @@ impl LogStore {
         logs.iter().try_for_each(|log| log.sync(Vec::new).map(|_| ()))
     }
 
-    fn log(&self, relation: u64) -> Result<Arc<RelationLog>, StorageError> {
+    pub(super) fn log(&self, relation: u64) -> Result<Arc<RelationLog>, StorageError> {
         let log = self.relations.read().get(&relation).cloned();
         log.ok_or_else(|| {
             let damage = self.damage(relation);

@@ -53,6 +53,34 @@ pub trait LogOwner {
     /// # Errors
     /// That failed; nothing is removed now.
     fn forgetting(&self, relation: u64) -> Result<(), StorageError>;
+
+    /// How many rows a table has; `None`: it is none, and its changes are never added up.
+    fn rows(&self, _relation: u64) -> Option<u64> {
+        None
+    }
+
+    /// How many more changes than twice its rows a table's log may have.
+    fn spare_rows(&self) -> u64 {
+        2_000
+    }
+
+    /// The changes with all columns that the relation has now.
+    ///
+    /// # Errors
+    /// They are not changes of the relation.
+    fn whole(&self, _relation: u64, changes: ChangeBatch) -> Result<ChangeBatch, StorageError> {
+        Ok(changes)
+    }
+
+    /// Whether a note of a write that was settled may still be asked for, after [`forgetting`](Self::forgetting).
+    fn needs_note(&self, _note: &LogNote) -> bool {
+        true
+    }
+
+    /// Whether what takes long is to end soon.
+    fn is_stopping(&self) -> bool {
+        false
+    }
 }
 
 /// Where the rows of one [`LogWrite`] went.

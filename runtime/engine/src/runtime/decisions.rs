@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use millrace_schedule::driver::{Command, Driver, Event};
@@ -21,6 +21,8 @@ pub(crate) struct Decisions {
     events: Mutex<EventQueue>,
     /// Changes of definitions that wait for their turn.
     pub tickets: Mutex<HashMap<Ticket, oneshot::Sender<()>>>,
+    /// A decision, or what was to be done about it, ended with a panic: the queue is worked off by nobody any more.
+    has_stopped: AtomicBool,
     next_ticket: AtomicU64,
     next_pipeline: AtomicU64,
 }
@@ -29,6 +31,16 @@ impl Decisions {
     /// A name for another pipeline.
     pub fn new_pipeline(&self) -> PipelineId {
         PipelineId(1 + self.next_pipeline.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Whether no decision is made any more.
+    pub fn has_stopped(&self) -> bool {
+        self.has_stopped.load(Ordering::Acquire)
+    }
+
+    /// Since when the decision takes that is being made.
+    pub fn since(&self) -> Option<Instant> {
+        self.events.lock().since
     }
 
     /// A name for another change of definitions.
@@ -42,6 +54,19 @@ impl Decisions {
 struct EventQueue {
     waiting: VecDeque<Event>,
     is_draining: bool,
+    /// When the one was begun that is worked on.
+    since: Option<Instant>,
+}
+
+/// Notes that a decision ended with a panic.
+struct Deciding<'a>(&'a Decisions);
+
+impl Drop for Deciding<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.has_stopped.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl Engine {
@@ -55,13 +80,16 @@ impl Engine {
                 return;
             }
         }
+        let _deciding = Deciding(&self.decisions);
         loop {
             let event = {
                 let mut events = self.decisions.events.lock();
+                events.since = Some(Instant::now());
                 match events.waiting.pop_front() {
                     Some(event) => event,
                     None => {
                         events.is_draining = false;
+                        events.since = None;
                         return;
                     }
                 }
@@ -201,5 +229,22 @@ impl Engine {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_that_panics_is_known() {
+        let decisions = Decisions::default();
+        drop(Deciding(&decisions));
+        assert!(!decisions.has_stopped());
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _deciding = Deciding(&decisions);
+            panic!("a fault");
+        }));
+        assert!(panicked.is_err() && decisions.has_stopped());
     }
 }

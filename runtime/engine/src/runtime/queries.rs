@@ -1,6 +1,7 @@
 //! The part of the handle that queries and statements are run by.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use millrace_resource::cpu::TaskStatus;
@@ -11,6 +12,16 @@ use crate::error::{CpuTask, Result};
 use crate::query::{ClientWait, Partitions, ProfileHandle, QueryOptions};
 
 impl Runtime {
+    /// Whether no epoch is decided about any more: a fault has ended the driver.
+    pub fn has_stopped_deciding(&self) -> bool {
+        self.engine.decisions.has_stopped()
+    }
+
+    /// Since when the driver is at the decision that it is at, if it is at one.
+    pub fn deciding_since(&self) -> Option<Instant> {
+        self.engine.decisions.since()
+    }
+
     /// Runs a piece of work on the cpu scheduler: what is neither a plan nor an epoch, such as converting what a client sent.
     /// Dropping the handle cancels it, if it has not begun.
     ///

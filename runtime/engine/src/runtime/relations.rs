@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
+use millrace_operator::Failures;
 use millrace_planner::RelationId;
 use millrace_resource::memory::StateCharge;
 use millrace_schedule::driver::Event;
@@ -36,6 +37,22 @@ pub enum SourceKind {
 }
 
 impl Runtime {
+    /// The rows on which expressions of a view failed since this was asked; none if there is no such view.
+    pub fn take_failed_rows(&self, view: RelationId) -> Failures {
+        match self.engine.relation(view).as_deref() {
+            Ok(Relation::View(view)) => view.errors.take_rows(),
+            _ => Failures::default(),
+        }
+    }
+
+    /// Changes as the log of a relation has them, with all columns that the relation has by now.
+    ///
+    /// # Errors
+    /// The relation is not known, or has not these columns.
+    pub fn widened(&self, relation: RelationId, changes: ChangeBatch) -> Result<ChangeBatch> {
+        self.engine.relation(relation)?.widen_changes(changes)
+    }
+
     /// Makes a stream or table known and reads its log, which must exist in the log store. Its rows are visible when this
     /// returns.
     ///

@@ -206,7 +206,7 @@ impl Worker {
         let mut rows_in = inputs.rows();
         let bytes_in = inputs.bytes();
         // Rows on which an expression fails are counted where the task is at home.
-        let uncounted = ErrorCounter::new(view.graph.on_error);
+        let uncounted = ErrorCounter::new(view.graph.on_error, false);
         let errors = match ready.copy_for {
             None => &view.errors,
             Some(_) => &uncounted,

@@ -178,7 +178,7 @@ impl ViewInstance {
             generations,
             losses: AtomicU64::new(0),
             contents,
-            errors: ErrorCounter::new(graph.on_error),
+            errors: ErrorCounter::new(graph.on_error, graph.keeps_errors),
             failure: Mutex::default(),
             is_out_of_memory: AtomicBool::new(false),
             has_failed: watch::Sender::new(false),

@@ -8,6 +8,7 @@ use arrow::array::{
     RecordBatch,
 };
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type};
+use datafusion::error::DataFusionError;
 use datafusion_functions_aggregate_common::utils::DecimalAverager;
 use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
 
@@ -96,10 +97,10 @@ impl Sum {
             if value.is_none()
                 && let Some(errors) = errors
             {
-                errors.note(format!(
+                errors.note(DataFusionError::Execution(format!(
                     "sum {} is out of range for {}",
                     sums[*group], self.output_type
-                ));
+                )));
             }
             value
         });

@@ -123,7 +123,7 @@ impl Values {
         match answer {
             Err(OperatorError::DataFusion(error)) => {
                 if let Some(errors) = errors {
-                    errors.note(error.strip_backtrace());
+                    errors.note(error);
                 }
                 Ok(ScalarValue::try_from(self.function.field().data_type())?)
             }

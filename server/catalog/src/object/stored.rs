@@ -206,7 +206,10 @@ impl Object {
             let query = query.with_emit(properties.emit.unwrap_or_default());
             let query = query.with_slides(!properties.recomputes_windows);
             let query = query.with_flow(properties.flow.unwrap_or_default());
-            let query = query.with_on_error(properties.on_error.unwrap_or_default());
+            let query = query.with_on_error(
+                properties.on_error.unwrap_or_default(),
+                properties.errors.is_some(),
+            );
             Arc::new(query.with_priority(properties.priority.unwrap_or_default()))
         });
         let relation = |kind: RelationKind| -> SqlResult<Definition> {

@@ -154,6 +154,20 @@ impl Database {
     }
 }
 
+impl Database {
+    /// Whether a note belongs to a line of the journal that is still to be written.
+    pub(super) fn is_announced(&self, note: &LogNote) -> SqlResult<bool> {
+        let Ok(note) = serde_json::from_slice::<Note>(&note.note) else {
+            return Ok(false);
+        };
+        let announced = match self.store.catalog().fact(ANNOUNCED)? {
+            Some(bytes) => serde_json::from_slice::<Announced>(&bytes),
+            None => return Ok(false),
+        };
+        Ok(announced.map_or(true, |announced| announced.number == note.definitions))
+    }
+}
+
 impl Definitions {
     /// The catalog as the transaction sees it.
     pub fn catalog(&self) -> Arc<CatalogSnapshot> {
@@ -219,10 +233,10 @@ impl Definitions {
         draft.catalog = Arc::new(with_changes(&draft.catalog, [], &removed));
     }
 
-    /// Puts a materialized view that COMMIT fills.
-    pub fn put_view(&self, object: Object, spec: ViewSpec) {
+    /// Puts a materialized view that COMMIT fills, with what is made beside it.
+    pub fn put_view(&self, object: Object, spec: ViewSpec, beside: Vec<Object>) {
         let id = object.id;
-        self.put(vec![object]);
+        self.put(beside.into_iter().chain([object]).collect());
         let mut draft = self.draft.lock();
         draft.specs.insert(id, spec);
         draft.catalog = Arc::new(draft.catalog.with_unfilled(id));

@@ -185,6 +185,11 @@ impl Job {
         format!("Job {} is creating {}", self.id, self.put[0].described())
     }
 
+    /// The streams that are made with its views.
+    fn new_streams(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.put.iter().filter(|object| object.kind == ObjectKind::Stream)
+    }
+
     fn is_active(&self) -> bool {
         matches!(
             *self.phase.borrow(),
@@ -309,6 +314,11 @@ async fn run(db: Arc<Database>, job: Arc<Job>, specs: Vec<ViewSpec>, options: Ba
     let filled = async {
         let _turn = db.jobs.turn().await?;
         job.enter(Phase::Running);
+        for object in job.new_streams() {
+            if let Some(stream) = object.relation() {
+                db.create_source(&object.name, stream).await?;
+            }
+        }
         db.runtime().create_views(specs, options).await?;
         for object in &job.put {
             if let Definition::Index(index) = &object.definition {
@@ -340,6 +350,7 @@ async fn run(db: Arc<Database>, job: Arc<Job>, specs: Vec<ViewSpec>, options: Ba
     if result.is_err() {
         let made: Vec<Arc<Object>> = (job.put.iter())
             .filter(|object| job.made.contains(&RelationId(object.id.0)))
+            .chain(job.new_streams())
             .cloned()
             .collect();
         take_down(&db, &made).await;

@@ -1,4 +1,4 @@
-//! What is done once a second: logs are told the time and looked after, and caches are emptied while memory is short.
+//! What is done once a second: logs are told the time and looked after, those of tables are made smaller, rows on which views failed are kept, and caches are emptied while memory is short.
 //!
 //! A view is made of all rows that its streams had when it was made and that came since. What it needs of them at a restart is
 //! what its last checkpoint does not have. So retention removes nothing behind the offset that the checkpoint reached, nothing at all
@@ -12,10 +12,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use millrace_catalog::{CatalogSnapshot, Object};
-use millrace_planner::StageGraph;
+use millrace_planner::{RelationId, RelationKind, StageGraph};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::checkpoint::Manifest;
-use millrace_storage::{CatalogChange, LogOwner, ObjectId, ObjectKind, StorageError};
+use millrace_storage::{CatalogChange, ChangeBatch, LogNote, LogOwner, ObjectId, ObjectKind, StorageError};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -23,6 +23,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::database::Database;
 use crate::database::maintenance::believed::BelievedTime;
+use crate::database::sources;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -64,6 +65,8 @@ struct Owner<'a> {
     settled: BTreeMap<u64, u64>,
     /// The clock is not believed to be beyond this.
     believed_ms: i64,
+    /// Whether the catalog has the places of sources, as far as that was asked.
+    kept: Mutex<BTreeMap<ObjectId, bool>>,
 }
 
 impl LogOwner for Owner<'_> {
@@ -92,6 +95,38 @@ impl LogOwner for Owner<'_> {
             }
             None => Ok(()),
         }
+    }
+
+    fn rows(&self, relation: u64) -> Option<u64> {
+        let catalog = self.db.catalog();
+        let table = catalog.object(ObjectId(relation))?;
+        (table.kind == ObjectKind::Table)
+            .then(|| self.db.runtime.rows(RelationId(relation)))
+            .flatten()
+    }
+
+    fn whole(&self, relation: u64, changes: ChangeBatch) -> Result<ChangeBatch, StorageError> {
+        let whole = self.db.runtime.widened(RelationId(relation), changes);
+        whole.map_err(|error| StorageError::InvalidChange {
+            why: error.to_string(),
+        })
+    }
+
+    fn needs_note(&self, note: &LogNote) -> bool {
+        match sources::source_of(note) {
+            Some(source) => {
+                let mut kept = self.kept.lock();
+                !*kept.entry(source).or_insert_with(|| self.db.keep_place(source))
+            }
+            None => {
+                let is_announced = || self.db.is_announced(note).unwrap_or(true);
+                !self.db.ingest_keys.is_over(note, crate::clock::now_ms()) && is_announced()
+            }
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.db.is_closing()
     }
 }
 
@@ -149,6 +184,7 @@ impl Database {
             self.empty_caches();
         }
         self.acquit_views().await;
+        self.keep_failed_rows().await;
         // No view may begin to read a stream between the look at who reads it and the removal.
         let guard = match self.needed_offsets().is_empty() {
             true => None,
@@ -166,12 +202,29 @@ impl Database {
                 settled: db.settled_offsets(),
                 believed_ms,
                 db: &db,
+                kept: Mutex::default(),
             };
             db.store.logs().maintain(now_ms, &owner);
             drop(guard);
         };
         if let Err(error) = self.runtime.use_files(&place, work).await {
             tracing::error!(%error, "maintenance of the logs ended early");
+        }
+        // It may take long, and nobody who changes definitions waits for it.
+        let db = Arc::clone(self);
+        let work = move || {
+            let owner = Owner {
+                // Who follows a table, or fills a view from it, reads its rows.
+                needed: BTreeMap::new(),
+                settled: db.settled_offsets(),
+                believed_ms,
+                db: &db,
+                kept: Mutex::default(),
+            };
+            db.store.logs().shrink(&owner);
+        };
+        if let Err(error) = self.runtime.use_files(&place, work).await {
+            tracing::error!(%error, "making logs smaller ended early");
         }
     }
 
@@ -284,7 +337,10 @@ impl Database {
         graph: &StageGraph,
         why: Option<&str>,
     ) -> SqlResult<Option<SqlError>> {
-        let streams = graph.inputs.iter().map(|input| ObjectId(input.id.0));
+        // The log of a table may begin later, too, and has all of its rows.
+        let streams = (graph.inputs.iter())
+            .filter(|input| input.kind == RelationKind::Stream)
+            .map(|input| ObjectId(input.id.0));
         // Of a view that never was in a checkpoint nothing went.
         let otherwise = if why.is_some() { 0 } else { u64::MAX };
         let Some((stream, first)) = self.forgotten(view, streams, otherwise)? else {
@@ -294,7 +350,7 @@ impl Database {
         let name = name.map(|input| input.name.as_str()).unwrap_or_default();
         let why = match why {
             Some(why) => format!("its checkpoint cannot be used: {why}"),
-            None => "no checkpoint contains it (backups have no checkpoints)".to_owned(),
+            None => "no checkpoint contains it".to_owned(),
         };
         Ok(Some(SqlError::new(
             SqlState::ObjectNotInPrerequisiteState,

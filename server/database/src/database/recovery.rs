@@ -229,3 +229,14 @@ impl Database {
         }
     }
 }
+
+/// An object that failed to load stays in the catalog, with the reason.
+pub(super) fn mark_failed(object: &mut Object, error: SqlError) {
+    tracing::error!(
+        object = object.described(),
+        error = error.message,
+        detail = error.detail,
+        "an object failed to load at startup"
+    );
+    object.definition = Definition::FailedToLoad(error.message);
+}

@@ -146,7 +146,8 @@ impl Replacement<'_> {
                     .plan_materialized(&self.after, &dependent.database, &query)?;
                 new.id = self.guard.next_id()?;
                 new.depends = planned.query.depends();
-                let made = Relation::of_view(new.id, &new.name, &planned, &relation.columns);
+                let made = Relation::of_view(new.id, &new.name, &planned, &relation.columns)
+                    .with_errors(relation.errors);
                 new.definition = Definition::Relation(Box::new(made));
                 plan = Some(planned.graph);
             }

@@ -35,8 +35,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub(super) use self::place::noted;
+pub(super) use self::place::{noted, source_of};
 pub use self::records::error_columns;
+pub(super) use self::records::kept_rows;
 
 use self::place::{Note, Place, Times};
 use self::reading::Reading;
@@ -535,6 +536,14 @@ impl Database {
             return Ok(());
         };
         self.put_place(stream, &place)
+    }
+
+    /// Has the catalog keep the place of a source, so that no older note tells it; false: it is not known here, and notes may.
+    pub(super) fn keep_place(&self, source: ObjectId) -> bool {
+        match self.sources.place(source) {
+            Some(place) => self.put_place(source, &place).is_ok(),
+            None => self.catalog().object(source).is_none(),
+        }
     }
 
     fn put_place(&self, stream: ObjectId, place: &Place) -> Result<(), StorageError> {

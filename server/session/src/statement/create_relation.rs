@@ -27,6 +27,7 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::{self, SqlType};
 use millrace_storage::{ObjectId, ObjectKind};
 
+pub(super) use self::beside::failed_rows;
 use self::constraints::Constraints;
 use crate::names;
 use crate::notice::Severity;

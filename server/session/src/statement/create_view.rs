@@ -16,7 +16,7 @@ use millrace_engine::ViewSpec;
 use millrace_functions::sql::column_names;
 use millrace_parser::ast::{CreateMaterializedView, Emit, OptionEntry, Options};
 use millrace_planner::growth::Growth;
-use millrace_planner::{Binder, OnError, Priority, StageGraph};
+use millrace_planner::{Binder, OnError, Priority, RelationKind, StageGraph};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_sql::copies;
 use millrace_storage::{ObjectId, ObjectKind};
@@ -27,7 +27,7 @@ use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::query::view_flow;
 use crate::session::Session;
-use crate::statement::create_relation::check_columns;
+use crate::statement::create_relation::{check_columns, failed_rows};
 use crate::statement::{done, select};
 
 /// CREATE VIEW.
@@ -146,9 +146,11 @@ fn in_transaction(definitions: &Arc<Definitions>, making: Making) -> SqlResult<(
         mut put,
         removed,
     } = making;
+    // What is made with a view: the stream of rows on which it fails.
+    let beside = put.split_off(put.len().min(1));
     match (specs.pop(), put.pop()) {
-        (Some(spec), Some(object)) if specs.is_empty() && put.is_empty() && removed.is_empty() => {
-            definitions.put_view(object, spec);
+        (Some(spec), Some(object)) if specs.is_empty() && removed.is_empty() => {
+            definitions.put_view(object, spec, beside);
             Ok(())
         }
         _ => Err(SqlError::unsupported(
@@ -219,6 +221,8 @@ pub(super) struct ViewOptions {
     flow: FlowDef,
     priority: Priority,
     on_error: OnError,
+    /// It was said, and the view goes on: the rows are kept.
+    keeps_errors: bool,
 }
 
 impl ViewOptions {
@@ -227,7 +231,7 @@ impl ViewOptions {
         query
             .with_flow(self.flow)
             .with_priority(self.priority)
-            .with_on_error(self.on_error)
+            .with_on_error(self.on_error, self.keeps_errors)
     }
 }
 
@@ -259,6 +263,7 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOpt
                 .into_iter()
                 .find(|on_error| option.value.eq_ignore_ascii_case(on_error.name()))
                 .ok_or_else(|| invalid(option).with_hint("It can be 'null', 'skip' or 'fail'."))?;
+            found.keeps_errors = found.on_error != OnError::Fail;
         } else if !found.flow.set(name, &option.value)? {
             return Err(
                 SqlError::unsupported(format!("option \"{name}\" is not supported")).with_hint(
@@ -343,7 +348,23 @@ pub(crate) async fn materialized(
     let id = guard.next_id()?;
     let columns_before = before.as_ref().and_then(|old| old.relation());
     let columns_before = columns_before.map_or(&[][..], |relation| &relation.columns);
-    let relation = Relation::of_view(id, &name, &planned, columns_before);
+    let before_errors = before
+        .as_ref()
+        .and_then(|old| scope.catalog.object(old.relation()?.errors?));
+    let new_errors = match options.keeps_errors && before_errors.is_none() {
+        true => Some(failed_rows(&scope, &guard, &schema, &name)?),
+        false => None,
+    };
+    let errors = match (options.keeps_errors, before_errors) {
+        (true, _) => new_errors.as_ref().or(before_errors.map(AsRef::as_ref)),
+        (false, Some(old)) => {
+            check_unread(&scope, old)?;
+            None
+        }
+        (false, None) => None,
+    };
+    let relation =
+        Relation::of_view(id, &name, &planned, columns_before).with_errors(errors.map(|errors| errors.id));
     say_what_grows(session, &name, &planned.growth);
     let connected = scope.catalog.connected(&depends);
     say_what_is_urgent(
@@ -367,7 +388,7 @@ pub(crate) async fn materialized(
         depends,
         definition: Definition::Relation(Box::new(relation)),
     };
-    let making = match &before {
+    let mut making = match &before {
         Some(old) => guard.replace(old, object, Some(graph))?,
         None => Making {
             specs: vec![ViewSpec {
@@ -379,8 +400,30 @@ pub(crate) async fn materialized(
             removed: vec![],
         },
     };
+    making.put.extend(new_errors);
+    if let (Some(old), false) = (before_errors, options.keeps_errors) {
+        making.removed.push(old.id);
+    }
     make(session, guard, making).await?;
     done("CREATE MATERIALIZED VIEW")
+}
+
+/// Refuses to let go of rows on which a view failed, if something reads them.
+fn check_unread(scope: &Scope, errors: &Object) -> SqlResult<()> {
+    let mut readers = scope.catalog.closure(&[errors.id]);
+    readers.remove(&errors.id);
+    let Some(reader) = readers.iter().find_map(|id| scope.catalog.object(*id)) else {
+        return Ok(());
+    };
+    Err(SqlError::new(
+        SqlState::DependentObjectsStillExist,
+        format!(
+            "cannot drop {} because other objects depend on it",
+            errors.described()
+        ),
+    )
+    .with_detail(format!("{} depends on it.", reader.described()))
+    .with_hint("Keep the errors of the view with on_error, or drop what reads them first."))
 }
 
 /// Views with common epochs are urgent if one of them is: what was asked for and is not so is said.
@@ -423,7 +466,11 @@ fn say_what_grows(session: &Session, name: &str, growth: &Growth) {
 
 /// A view is made of the rows that there are; that there were others is said.
 pub(super) fn say_what_is_gone(session: &Session, name: &str, graph: &StageGraph) {
-    for input in &graph.inputs {
+    let streams = graph
+        .inputs
+        .iter()
+        .filter(|input| input.kind == RelationKind::Stream);
+    for input in streams {
         let first = session.database().store().logs().first(input.id.0);
         if first > 0 {
             session.notice(

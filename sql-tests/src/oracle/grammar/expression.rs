@@ -40,12 +40,16 @@ impl Grammar<'_> {
     fn computed(&mut self, scope: &Scope, kind: Kind, depth: usize) -> String {
         let first = self.value(scope, kind, depth);
         match kind {
-            Kind::Int => match self.below(6) {
+            Kind::Int => match self.below(7) {
                 0 => format!("({first} + {})", self.value(scope, kind, depth)),
                 1 => format!("({first} - {})", self.value(scope, kind, depth)),
                 2 => format!("{first} * 2"),
                 3 => format!("abs({first})"),
                 4 => format!("({first}) % 3"),
+                5 => {
+                    self.saw("division");
+                    format!("(({first}) / ({}))", self.value(scope, kind, depth))
+                }
                 _ => match self.column(scope, &[Kind::Text, Kind::Date]) {
                     Some(text) if text.kind == Kind::Text => format!("length({})", text.sql),
                     Some(date) => format!("extract(day FROM {})::int", date.sql),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_connectors::source::Position;
 use millrace_engine::Noted;
-use millrace_storage::ObjectId;
+use millrace_storage::{LogNote, ObjectId};
 use serde::{Deserialize, Serialize};
 
 /// How far a source is: what is written down with rows that were read.
@@ -60,6 +60,12 @@ pub(super) struct Note {
     pub times: Option<Times>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<u64, i64>,
+}
+
+/// The source whose place a note tells, if it tells one.
+pub(in crate::database) fn source_of(note: &LogNote) -> Option<ObjectId> {
+    let note = serde_json::from_slice::<Note>(&note.note).ok()?;
+    Some(note.source)
 }
 
 /// What a note in the log says of the watermark.

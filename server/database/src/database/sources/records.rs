@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, SchemaRef};
+use arrow::error::ArrowError;
 use millrace_catalog::Relation;
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::scope::Scope;
@@ -146,7 +147,7 @@ fn bad_rows(
     };
     let bytes = |record: &Record| record.value.as_ref().map(|value| value.len() as i64);
     let records = || bad.iter().map(|(record, _)| *record);
-    let columns: Vec<arrow::array::ArrayRef> = vec![
+    let columns: Vec<ArrayRef> = vec![
         Arc::new(TimestampMicrosecondArray::from_value(now, bad.len()).with_timezone("UTC")),
         Arc::new(Int32Array::from_iter_values(records().map(|record| record.split))),
         Arc::new(Int64Array::from_iter_values(
@@ -164,12 +165,18 @@ fn bad_rows(
             bad.iter().map(|(_, error)| reason(error)),
         )),
     ];
+    kept_rows(schema, &columns)
+        .map_err(|error| ConnectorError::passing(format!("keeping bad records: {error}")))
+}
+
+/// Columns as rows of the stream that keeps what is no row elsewhere.
+pub(in crate::database) fn kept_rows(
+    schema: &SchemaRef,
+    columns: &[ArrayRef],
+) -> Result<RecordBatch, ArrowError> {
     let cast = columns
         .iter()
         .zip(schema.fields())
         .map(|(column, field)| arrow::compute::cast(column, field.data_type()));
-    let batch = cast
-        .collect::<Result<Vec<_>, _>>()
-        .and_then(|columns| RecordBatch::try_new(Arc::clone(schema), columns));
-    batch.map_err(|error| ConnectorError::passing(format!("keeping bad records: {error}")))
+    RecordBatch::try_new(Arc::clone(schema), cast.collect::<Result<Vec<_>, _>>()?)
 }

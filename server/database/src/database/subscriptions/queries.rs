@@ -121,6 +121,7 @@ fn identity(query: &QueryDef, database: &str) -> String {
         flow,
         priority,
         on_error,
+        keeps_errors: _,
         bound: _,
     } = query;
     format!(

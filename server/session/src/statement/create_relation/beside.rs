@@ -1,13 +1,16 @@
-//! Streams that are made with another: for its late rows, and for what its connector brings and is no row.
+//! Streams that are made with a relation: for the late rows of a stream, for what a connector brings and is no row, and for rows on which
+//! an expression of a view fails.
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::sources::error_columns;
+use millrace_database::database::view_errors::view_error_columns;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::types::{self, SqlType};
@@ -55,9 +58,31 @@ pub(super) fn bad_records(
     schema: &str,
     name: &str,
 ) -> SqlResult<Object> {
-    let columns = error_columns()
+    errors(scope, guard, schema, name, error_columns().into())
+}
+
+/// The stream that keeps the rows on which an expression of a view fails.
+pub(in crate::statement) fn failed_rows(
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    schema: &str,
+    name: &str,
+) -> SqlResult<Object> {
+    errors(scope, guard, schema, name, view_error_columns().into())
+}
+
+/// The stream of what is no row, bounded.
+fn errors(
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    schema: &str,
+    name: &str,
+    columns: Vec<(&str, DataType)>,
+) -> SqlResult<Object> {
+    let columns = columns
+        .into_iter()
         .map(|(name, data_type)| ColumnDef::plain(Arc::new(SqlType::plain(data_type).field(name, true))));
-    let columns = columns.into();
+    let columns = columns.collect();
     let keeping = Retention::bounded();
     beside(scope, guard, schema, format!("{name}$errors"), columns, keeping)
 }
