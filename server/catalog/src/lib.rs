@@ -29,7 +29,7 @@ pub mod sink;
 mod snapshot;
 
 pub use column::ColumnDef;
-pub use constraint::CheckDef;
+pub use constraint::{Action, CheckDef, ForeignKeyDef};
 pub use names::{DATABASE_ALIAS, DEFAULT_DATABASE, DEFAULT_SCHEMA, DEFAULT_USER, SYSTEM_SCHEMAS, USER_ALIAS};
 pub use object::{Definition, IndexDef, Object, Planned, QueryDef, Relation, kind_name, lasting_columns};
 pub use reader::Reader;

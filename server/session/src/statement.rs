@@ -307,8 +307,8 @@ fn acts_at_once(statement: &Statement, implicit: bool) -> bool {
         // In one query with others it is a job like any other.
         Statement::CreateMaterializedView(_) => implicit,
         Statement::Drop(drop) => matches!(drop.kind, ObjectKind::Database | ObjectKind::Sink),
-        Statement::AlterRelation(alter) => match &alter.operation {
-            AlterOperation::SetOptions(options) => options
+        Statement::AlterRelation(alter) => match alter.operations.as_slice() {
+            [AlterOperation::SetOptions(options)] => options
                 .0
                 .iter()
                 .any(|option| option.name.value.eq_ignore_ascii_case("watermark")),

@@ -1,4 +1,6 @@
-//! The relations of `information_schema` that clients ask: tables, columns, views, schemata.
+//! The relations of `information_schema` that clients ask: tables, columns, views, schemata, constraints.
+
+mod constraints;
 
 use std::sync::Arc;
 
@@ -25,7 +27,10 @@ pub fn relation(
         "columns" => columns(catalog, database),
         "views" => views(catalog, database),
         "schemata" => schemata(catalog, database),
-        _ => return Ok(None),
+        _ => match constraints::relation(catalog, database, name) {
+            Some(columns) => columns,
+            None => return Ok(None),
+        },
     };
     let batch = RecordBatch::try_from_iter_with_nullable(
         columns.into_iter().map(|(name, array)| (name, array, true)),

@@ -6,7 +6,7 @@
 
 pub mod activity;
 mod arrays;
-mod constraints;
+pub(crate) mod constraints;
 pub mod definitions;
 pub mod functions;
 pub mod locks;
@@ -43,6 +43,8 @@ const CONSTRAINT_OID: i64 = 1_200_000_000;
 const DEFAULT_OID: i64 = 1_400_000_000;
 /// Oids of CHECK constraints: from this on.
 const CHECK_OID: i64 = 1_600_000_000;
+/// Oids of FOREIGN KEY constraints: from this on.
+const FOREIGN_KEY_OID: i64 = 1_800_000_000;
 
 /// Whether an oid is that of a relation of `mr_catalog`.
 pub fn is_system(oid: i64) -> bool {

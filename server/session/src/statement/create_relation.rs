@@ -1,7 +1,8 @@
 //! CREATE STREAM and CREATE TABLE, with columns or AS a query.
 
 mod beside;
-mod constraints;
+pub(super) mod constraints;
+mod foreign_keys;
 mod include;
 mod own_sequences;
 mod table_as;
@@ -178,6 +179,12 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
                 .with_hint("A row of a key takes the place of the one before: use PRIMARY KEY."),
         );
     }
+    if connector.is_some() && constraints.has_foreign_keys() {
+        return Err(
+            SqlError::unsupported("FOREIGN KEY constraints are not supported with a connector")
+                .with_detail("Its rows are taken as they are."),
+        );
+    }
     refuse_extras(
         &create.constraints,
         create.watermark.is_some(),
@@ -298,6 +305,10 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         .with_keeping(new.keeping);
     let checks = new.constraints.checks(session, &scope, &relation)?;
     let relation = relation.with_checks(checks);
+    let foreign_keys = new
+        .constraints
+        .foreign_keys(session, &scope, &schema, &relation)?;
+    let relation = relation.with_foreign_keys(foreign_keys);
     check_expressions(session, &scope, &relation)?;
     session.database().try_generator(&scope, &relation)?;
     let object = Object {
@@ -486,7 +497,7 @@ fn refuse_extras(
         };
         return Err(
             SqlError::unsupported(format!("{what} constraints are not supported")).with_hint(
-                "The supported constraints are PRIMARY KEY, UNIQUE, CHECK and NOT NULL, of tables.",
+                "The supported constraints are PRIMARY KEY, UNIQUE, CHECK, FOREIGN KEY and NOT NULL, of tables.",
             ),
         );
     }

@@ -1,5 +1,6 @@
 //! The end of a transaction: its changes as one write, and what it has defined as one line of the catalog's journal.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use millrace_database::database::definitions::Definitions;
@@ -55,6 +56,26 @@ impl Session {
             self.put_settings(settings);
         }
         written
+    }
+
+    /// Runs in the open transaction, or in one of its own that ends with it.
+    ///
+    /// # Errors
+    /// Those of the work; nothing of it is kept in the second case.
+    pub(crate) async fn in_transaction<T>(
+        self: &Arc<Self>,
+        work: impl Future<Output = SqlResult<T>>,
+    ) -> SqlResult<T> {
+        if self.transaction_is_open() {
+            return work.await;
+        }
+        let active = Active::new(true, self.is_read_only());
+        *self.transaction.lock() = Transaction::Active(Box::new(active));
+        let own = OwnTransaction(Arc::clone(self));
+        let done = work.await?;
+        self.commit().await?;
+        drop(own);
+        Ok(done)
     }
 
     async fn write(&self, active: &mut Active) -> SqlResult<()> {
@@ -160,6 +181,15 @@ impl Session {
             rows_per_second,
             ..BackfillOptions::default()
         })
+    }
+}
+
+/// A transaction of one statement; it is taken back unless it was committed.
+struct OwnTransaction(Arc<Session>);
+
+impl Drop for OwnTransaction {
+    fn drop(&mut self) {
+        *self.0.transaction.lock() = Transaction::Idle;
     }
 }
 

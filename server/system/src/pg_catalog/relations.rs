@@ -163,6 +163,14 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
                 .is_some_and(|relation| relation.key_name.is_some());
         class.insert("relhasindex", flag(indexed));
         class.insert("relhasrules", flag(kind == "v"));
+        // PostgreSQL checks foreign keys by triggers, and psql asks for the keys only where there are some.
+        let has_keys = object
+            .relation()
+            .is_some_and(|relation| !relation.foreign_keys.is_empty())
+            || catalog.references_to(object.id).next().is_some();
+        class.insert("relhastriggers", flag(has_keys));
+        let checks = object.relation().map_or(0, |relation| relation.checks.len());
+        class.insert("relchecks", checks.to_string());
         rows.push(class);
     }
     for Index {
