@@ -67,7 +67,7 @@ pub(super) async fn follow(write: &WriteScope, changes: Vec<ChangeBatch>) -> Sql
     let mut following = Following {
         write,
         catalog: &catalog,
-        changed: BTreeMap::new(),
+        changed: BTreeMap::from([(write.relation, changes.clone())]),
     };
     let mut next = VecDeque::from([(write.relation, changes)]);
     let mut unreferenced = vec![];
@@ -80,16 +80,15 @@ pub(super) async fn follow(write: &WriteScope, changes: Vec<ChangeBatch>) -> Sql
                 format!("foreign keys lead from row to row more than {STEPS_MAX} times"),
             ));
         }
-        following
-            .changed
-            .entry(table)
-            .or_default()
-            .extend(changes.iter().cloned());
         for (child, key) in catalog.references_to(ObjectId(table.0)) {
             let lost = lost(relation_of(&catalog, table)?, key, &changes)?;
             let (more, left) = following.act(child, key, lost).await?;
             if !more.is_empty() {
-                next.push_back((RelationId(child.id.0), more));
+                // At once: another key finds the rows as they are now.
+                let id = RelationId(child.id.0);
+                let changed = following.changed.entry(id).or_default();
+                changed.extend(more.iter().cloned());
+                next.push_back((id, more));
             }
             unreferenced.extend(left.into_iter().map(|lost| Unreferenced { child, key, lost }));
         }
