@@ -9,11 +9,12 @@
 //! caller keeps from changing meanwhile. From then on rows only have to be kept until they are copied. The copy is made
 //! block by block, each checked, into segments of the same format. What can be made again from that is left out.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::catalog::CatalogCopy;
+use crate::catalog::{CatalogCopy, ObjectId};
 use crate::disk::{Disk, DiskFile, OsDisk};
 use crate::log::LogCopy;
 use crate::{StorageError, directory, disk};
@@ -32,6 +33,13 @@ pub struct Backup {
 }
 
 impl Backup {
+    /// Leaves out objects of the catalog, and their rows.
+    pub fn leave_out(&mut self, objects: &BTreeSet<ObjectId>) {
+        self.catalog.leave_out(objects);
+        self.logs
+            .retain(|log| !objects.contains(&ObjectId(log.relation())));
+    }
+
     /// Copies it into a directory, which must be empty or not be there, and is again if this fails. Without the manifest,
     /// which comes last, what is there is no backup.
     ///

@@ -32,6 +32,7 @@ use crate::function::FunctionDef;
 use crate::retention::Retention;
 use crate::sequence::{SequenceDef, Takes};
 use crate::sink::SinkDef;
+use crate::temporary::is_temporary;
 pub use stored::lasting_columns;
 
 /// An object.
@@ -389,7 +390,11 @@ impl QueryDef {
             on_error: self.on_error,
             ..QueryDef::new(
                 self.text.clone(),
-                self.search_path.clone(),
+                // Nothing that lasts is over what goes with a session.
+                (self.search_path.iter())
+                    .filter(|schema| !is_temporary(schema))
+                    .cloned()
+                    .collect(),
                 self.column_names.clone(),
             )
         }

@@ -28,6 +28,7 @@ pub mod sinks;
 pub mod sources;
 pub mod subscriptions;
 pub mod system;
+mod temporary;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -171,6 +172,7 @@ impl Database {
     async fn start(self: &Arc<Self>) -> SqlResult<()> {
         let notes = self.store.logs().take_notes();
         self.settle_announced(&notes)?;
+        self.remove_temporary()?;
         self.bootstrap()?;
         self.restore_tuning()?;
         self.sources.restore(&notes);

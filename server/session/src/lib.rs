@@ -72,6 +72,8 @@ mod statement;
 #[cfg(test)]
 mod subscribe_tests;
 #[cfg(test)]
+mod temporary_tests;
+#[cfg(test)]
 pub(crate) mod tests;
 mod transaction;
 mod write;

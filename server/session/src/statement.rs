@@ -152,7 +152,7 @@ async fn execute_sql(
             Box::pin(cursor::declare(session, stmts, &parsed.text, running)).await
         }
         ast::Statement::Close { cursor } => cursor::close(session, &cursor),
-        ast::Statement::Discard { object_type } => set::discard(session, &object_type),
+        ast::Statement::Discard { object_type } => Box::pin(set::discard(session, &object_type)).await,
         ast::Statement::Comment {
             object_type,
             object_name,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
+use millrace_catalog::temporary::OnCommit;
 use millrace_catalog::{Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::sessions::Locking;
@@ -470,8 +471,11 @@ impl WriteScope {
             }
             return Ok(LateRows::default());
         }
+        let catalog = self.session.catalog();
+        let stays = |id: &RelationId| commit::on_commit(&catalog, ObjectId(id.0)) != OnCommit::DeleteRows;
         let changes: Vec<(RelationId, ChangeBatch)> = changes
             .into_iter()
+            .filter(|(relation, _)| stays(relation))
             .flat_map(|(relation, changes)| changes.into_iter().map(move |change| (relation, change)))
             .collect();
         if changes.is_empty() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use arrow::datatypes::Schema;
 use datafusion::catalog::{MemTable, TableProvider};
+use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{CatalogSnapshot, DEFAULT_USER, Definition, Object, SYSTEM_SCHEMAS};
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::{self, df};
@@ -69,6 +70,7 @@ fn tables(catalog: &CatalogSnapshot, database: &str) -> Columns {
         ObjectKind::View => "VIEW",
         ObjectKind::MaterializedView => "MATERIALIZED VIEW",
         ObjectKind::ExternalTable => "FOREIGN",
+        _ if is_temporary(&object.schema) => "LOCAL TEMPORARY",
         _ => "BASE TABLE",
     };
     let insertable = |object: &Object| {

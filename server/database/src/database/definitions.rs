@@ -214,7 +214,8 @@ impl Definitions {
         draft.catalog = Arc::new(with_changes(&draft.catalog, put, &[]));
     }
 
-    pub(super) fn remove(&self, ids: &BTreeSet<ObjectId>) {
+    /// Removes objects.
+    pub fn remove(&self, ids: &BTreeSet<ObjectId>) {
         let removed: Vec<ObjectId> = ids.iter().copied().collect();
         let mut draft = self.draft.lock();
         draft.catalog = Arc::new(with_changes(&draft.catalog, [], &removed));

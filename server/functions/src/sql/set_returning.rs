@@ -1,7 +1,8 @@
 //! Set-returning functions in FROM that DataFusion has not, as subqueries with such a function in their select list.
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Value,
+    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SelectItem,
+    SetExpr, Value,
 };
 use millrace_postgres::error::{SqlError, SqlResult};
 
@@ -58,6 +59,7 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
         | "json_array_elements_text" => Ident::new("value"),
         // It has two, with names of their own.
         "pg_options_to_table" => Ident::new("option_name"),
+        "jsonb_each" | "json_each" | "jsonb_each_text" | "json_each_text" => Ident::new("key"),
         "jsonb_object_keys"
         | "json_object_keys"
         | "string_to_table"
@@ -84,6 +86,8 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
     if let SetExpr::Select(select) = query.body.as_mut() {
         select.projection = match (function.as_str(), expressions.as_slice()) {
             ("pg_options_to_table", [options]) => options_columns(options),
+            ("jsonb_each" | "json_each", [object]) => members(object, BinaryOperator::Arrow),
+            ("jsonb_each_text" | "json_each_text", [object]) => members(object, BinaryOperator::LongArrow),
             _ => vec![SelectItem::ExprWithAlias {
                 expr: call(&function, expressions),
                 alias: column,
@@ -117,4 +121,19 @@ fn options_columns(options: &Expr) -> Vec<SelectItem> {
     );
     let value = call("regexp_replace", vec![option(), text("^[^=]*=?"), text("")]);
     vec![column("option_name", name), column("option_value", value)]
+}
+
+/// The keys of a JSON object, and beside each its value.
+fn members(object: &Expr, operator: BinaryOperator) -> Vec<SelectItem> {
+    let key = || call("unnest", vec![call("jsonb_keys", vec![object.clone()])]);
+    let value = Expr::BinaryOp {
+        left: Box::new(Expr::Nested(Box::new(object.clone()))),
+        op: operator,
+        right: Box::new(key()),
+    };
+    let column = |name: &str, expr| SelectItem::ExprWithAlias {
+        expr,
+        alias: Ident::new(name),
+    };
+    vec![column("key", key()), column("value", value)]
 }

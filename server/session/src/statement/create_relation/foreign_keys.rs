@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     ReferentialAction,
 };
 use millrace_catalog::scope::Scope;
+use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{Action, ForeignKeyDef, Object, Relation};
 use millrace_functions::sql::equality;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -71,6 +72,17 @@ pub(in crate::statement) fn foreign_key(
     let columns: Vec<String> = key.columns.iter().map(millrace_parser::fold).collect();
     let places = places(table.relation, &columns)?;
     let parent = parent(session, scope, table, key)?;
+    let is_own = is_temporary(table.schema);
+    if parent
+        .as_ref()
+        .is_some_and(|parent| is_temporary(&parent.schema) != is_own)
+    {
+        let which = if is_own { "temporary" } else { "permanent" };
+        return Err(SqlError::new(
+            SqlState::InvalidTableDefinition,
+            format!("constraints on {which} tables may reference only {which} tables"),
+        ));
+    }
     let (of_parent, id) = match &parent {
         None => (table.relation, ObjectId(table.relation.info.id.0)),
         Some(object) => (
