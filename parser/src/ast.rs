@@ -36,7 +36,7 @@ pub use copy::{
     CopyColumns, CopyDirection, CopyEnd, CopyFormat, CopyHeader, CopyOptions, CopySource, CopyStatement,
 };
 pub use create::{
-    ColumnDefinition, CreateExternalTable, CreateStream, CreateTable, Identity, Include, Watermark,
+    ColumnDefinition, CreateExternalTable, CreateStream, CreateTable, Identity, Include, OnCommit, Watermark,
 };
 pub use cursor::{
     DeclareSubscribeCursor, DeclareSubscriptionCursor, Fetch, Subscribe, SubscribeTarget, SubscriptionStart,

@@ -21,6 +21,7 @@ mod sink;
 mod stream;
 mod subscribe;
 mod table;
+mod vacuum;
 mod view;
 mod what_if;
 mod with;

@@ -116,7 +116,14 @@ fn hints_help() {
 fn what_is_not_supported_is_named() {
     for (sql, part) in [
         ("CREATE TABLE t (LIKE u)", "LIKE"),
-        ("ALTER TABLE t ADD CONSTRAINT c UNIQUE (a)", "ADD CONSTRAINT"),
+        (
+            "ALTER TABLE t ADD CONSTRAINT c CHECK (a > 0) NOT VALID",
+            "NOT VALID",
+        ),
+        (
+            "ALTER STREAM s ADD COLUMN a INT, ADD COLUMN b INT",
+            "several actions",
+        ),
         (
             "CREATE MATERIALIZED VIEW v AS SELECT 1 WITH NO DATA",
             "WITH NO DATA",

@@ -10,11 +10,12 @@
 //! block by block, each checked, into segments of the same format. The checkpoints of a moment just before go along, with what they say of
 //! checksums: a view over a stream that has forgotten rows is in no log. What can be made again is left out.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::catalog::CatalogCopy;
+use crate::catalog::{CatalogCopy, ObjectId};
 use crate::checkpoint::CheckpointCopy;
 use crate::disk::{Disk, DiskFile, OsDisk};
 use crate::log::LogCopy;
@@ -35,6 +36,13 @@ pub struct Backup {
 }
 
 impl Backup {
+    /// Leaves out objects of the catalog, and their rows.
+    pub fn leave_out(&mut self, objects: &BTreeSet<ObjectId>) {
+        self.catalog.leave_out(objects);
+        self.logs
+            .retain(|log| !objects.contains(&ObjectId(log.relation())));
+    }
+
     /// Copies it into a directory, which must be empty or not be there, and is again if this fails. Without the manifest,
     /// which comes last, what is there is no backup.
     ///

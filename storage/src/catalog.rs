@@ -10,6 +10,7 @@ mod object;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,6 +46,11 @@ impl CatalogCopy {
     pub(crate) fn with_fact(mut self, fact: &str, value: &[u8]) -> CatalogCopy {
         self.0.facts.insert(fact.to_owned(), value.to_vec());
         self
+    }
+
+    /// Leaves out objects.
+    pub(crate) fn leave_out(&mut self, objects: &BTreeSet<ObjectId>) {
+        self.0.objects.retain(|id, _| !objects.contains(id));
     }
 
     /// Writes it as the catalog of a data directory.

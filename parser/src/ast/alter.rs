@@ -1,6 +1,6 @@
 //! DROP and ALTER.
 
-use sqlparser::ast::{DataType, Expr, Ident, ObjectName};
+use sqlparser::ast::{DataType, Expr, Ident, ObjectName, TableConstraint};
 
 use super::create::ColumnDefinition;
 use super::object::ObjectKind;
@@ -29,7 +29,7 @@ pub enum DropBehavior {
     Cascade,
 }
 
-/// `ALTER kind [IF EXISTS] name operation`.
+/// `ALTER kind [IF EXISTS] name operation, ..`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlterRelation {
     /// What the object is said to be.
@@ -38,8 +38,24 @@ pub struct AlterRelation {
     pub if_exists: bool,
     /// The object.
     pub name: ObjectName,
-    /// What is done to it.
-    pub operation: AlterOperation,
+    /// What is done to it. There are several only of a table.
+    pub operations: Vec<AlterOperation>,
+}
+
+impl AlterOperation {
+    /// Whether it concerns the rows of a table, so that there may be several in one ALTER.
+    pub fn is_of_table(&self) -> bool {
+        matches!(
+            self,
+            AlterOperation::AddColumn { .. }
+                | AlterOperation::DropColumn { .. }
+                | AlterOperation::SetColumnDefault { .. }
+                | AlterOperation::SetColumnType { .. }
+                | AlterOperation::SetColumnNotNull { .. }
+                | AlterOperation::AddConstraint(_)
+                | AlterOperation::DropConstraint { .. }
+        )
+    }
 }
 
 /// What an ALTER does.
@@ -69,6 +85,24 @@ pub enum AlterOperation {
         name: Ident,
         /// What happens to dependents.
         behavior: DropBehavior,
+    },
+    /// `ADD [CONSTRAINT name] constraint`.
+    AddConstraint(Box<TableConstraint>),
+    /// `DROP CONSTRAINT [IF EXISTS] name [CASCADE | RESTRICT]`.
+    DropConstraint {
+        /// `IF EXISTS`.
+        if_exists: bool,
+        /// The constraint.
+        name: Ident,
+        /// What happens to dependents.
+        behavior: DropBehavior,
+    },
+    /// `RENAME CONSTRAINT from TO to`.
+    RenameConstraint {
+        /// The constraint's name.
+        from: Ident,
+        /// Its new name.
+        to: Ident,
     },
     /// `ALTER [COLUMN] name SET DEFAULT expr | DROP DEFAULT`.
     SetColumnDefault {

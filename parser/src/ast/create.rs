@@ -79,6 +79,17 @@ pub struct CreateStream {
     pub format: Option<FormatEncode>,
 }
 
+/// What COMMIT does to a temporary table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnCommit {
+    /// `ON COMMIT PRESERVE ROWS`.
+    PreserveRows,
+    /// `ON COMMIT DELETE ROWS`.
+    DeleteRows,
+    /// `ON COMMIT DROP`.
+    Drop,
+}
+
 /// `CREATE TABLE`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateTable {
@@ -88,6 +99,8 @@ pub struct CreateTable {
     pub or_replace: bool,
     /// `TEMP` or `TEMPORARY`.
     pub temporary: bool,
+    /// `ON COMMIT`.
+    pub on_commit: Option<OnCommit>,
     /// `IF NOT EXISTS`.
     pub if_not_exists: bool,
     /// The columns. With `AS SELECT` empty, or names alone (see `column_names`).

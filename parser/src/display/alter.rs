@@ -28,7 +28,8 @@ impl Display for DropStatement {
 impl Display for AlterRelation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let exists = when(self.if_exists, "IF EXISTS ");
-        write!(f, "ALTER {} {exists}{} {}", self.kind, self.name, self.operation)
+        let operations = joined(&self.operations);
+        write!(f, "ALTER {} {exists}{} {operations}", self.kind, self.name)
     }
 }
 
@@ -54,6 +55,16 @@ impl Display for AlterOperation {
                     when(*if_exists, "IF EXISTS ")
                 )
             }
+            AlterOperation::AddConstraint(constraint) => write!(f, "ADD {constraint}"),
+            AlterOperation::DropConstraint {
+                if_exists,
+                name,
+                behavior,
+            } => {
+                let exists = when(*if_exists, "IF EXISTS ");
+                write!(f, "DROP CONSTRAINT {exists}{name}{behavior}")
+            }
+            AlterOperation::RenameConstraint { from, to } => write!(f, "RENAME CONSTRAINT {from} TO {to}"),
             AlterOperation::SetColumnDefault {
                 name,
                 default: Some(expr),

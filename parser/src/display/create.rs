@@ -5,8 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use super::{joined, option_name, when, with};
 use crate::ast::{
     ColumnDefinition, CreateExternalTable, CreateMaterializedView, CreateSink, CreateStream,
-    CreateSubscription, CreateTable, Emit, FormatEncode, Ident, Include, SinkInput, TableConstraint,
-    Watermark,
+    CreateSubscription, CreateTable, Emit, FormatEncode, Ident, Include, OnCommit, SinkInput,
+    TableConstraint, Watermark,
 };
 use crate::identifier::quote_literal;
 
@@ -117,6 +117,12 @@ impl Display for CreateTable {
         included(f, &self.include)?;
         with(f, &self.options)?;
         format_encode(f, self.format.as_ref())?;
+        f.write_str(match self.on_commit {
+            None => "",
+            Some(OnCommit::PreserveRows) => " ON COMMIT PRESERVE ROWS",
+            Some(OnCommit::DeleteRows) => " ON COMMIT DELETE ROWS",
+            Some(OnCommit::Drop) => " ON COMMIT DROP",
+        })?;
         if let Some(query) = &self.as_query {
             write!(f, " AS {query}{}", when(self.with_no_data, " WITH NO DATA"))?;
         }

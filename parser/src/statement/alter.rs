@@ -31,20 +31,21 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     let if_exists = object::if_exists(reader);
     let _ = kind == ObjectKind::Table && reader.take(&["ONLY"]);
     let name = reader.name()?;
-    let operation = operation(reader)?;
-    if reader.peek_token_ref().token == Token::Comma {
-        let hint = "Write one ALTER for each.";
-        return Err(Failure::unsupported(
-            "several actions in one ALTER are not supported",
-            reader.here(),
-            hint,
-        ));
+    let mut operations = vec![];
+    operation(reader, &mut operations)?;
+    while reader.take_token(&Token::Comma) {
+        let at = reader.here();
+        operation(reader, &mut operations)?;
+        if kind != ObjectKind::Table || !operations.iter().all(AlterOperation::is_of_table) {
+            let message = "several actions of this kind in one ALTER are not supported";
+            return Err(Failure::unsupported(message, at, "Write one ALTER for each."));
+        }
     }
     Ok(Some(Statement::AlterRelation(Box::new(AlterRelation {
         kind,
         if_exists,
         name,
-        operation,
+        operations,
     }))))
 }
 
@@ -60,37 +61,35 @@ fn system(reader: &mut Reader<'_>) -> Parse<AlterSystemSet> {
     Ok(AlterSystemSet { name, value })
 }
 
-fn operation(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
+/// One action; the constraints of a new column are actions of their own.
+fn operation(reader: &mut Reader<'_>, operations: &mut Vec<AlterOperation>) -> Parse<()> {
     let word = reader.take_one_of(&["RENAME", "ADD", "DROP", "ALTER", "SET", "RESET", "SWAP", "OWNER"]);
-    match word {
+    let operation = match word {
         Some("RENAME") => rename(reader),
         Some("ADD") => {
-            let at = reader.here();
-            let _ = reader.take(&["COLUMN"]);
-            if ["CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"]
-                .iter()
-                .any(|word| reader.at(&[word]))
-            {
-                return Err(Failure::unsupported(
-                    "ALTER .. ADD CONSTRAINT is not supported",
-                    at,
-                    "",
-                ));
+            if columns::starts_constraint(reader) {
+                operations.push(constraint(reader)?);
+                return Ok(());
             }
+            let _ = reader.take(&["COLUMN"]);
             let if_not_exists = object::if_not_exists(reader);
-            Ok(AlterOperation::AddColumn {
+            let (column, constraints) = columns::single_column(reader)?;
+            operations.push(AlterOperation::AddColumn {
                 if_not_exists,
-                column: Box::new(columns::single_column(reader)?),
-            })
+                column: Box::new(column),
+            });
+            let constraints = constraints.into_iter().map(Box::new);
+            operations.extend(constraints.map(AlterOperation::AddConstraint));
+            return Ok(());
         }
         Some("DROP") => {
-            let at = reader.here();
-            if reader.at(&["CONSTRAINT"]) {
-                return Err(Failure::unsupported(
-                    "ALTER .. DROP CONSTRAINT is not supported",
-                    at,
-                    "",
-                ));
+            if reader.take(&["CONSTRAINT"]) {
+                operations.push(AlterOperation::DropConstraint {
+                    if_exists: object::if_exists(reader),
+                    name: reader.ident()?,
+                    behavior: drop::behavior(reader),
+                });
+                return Ok(());
             }
             let _ = reader.take(&["COLUMN"]);
             let if_exists = object::if_exists(reader);
@@ -115,7 +114,9 @@ fn operation(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
             Ok(AlterOperation::OwnerTo(owner(reader)?))
         }
         _ => Err(reader.unexpected("RENAME, ADD, DROP, ALTER, SET, RESET, SWAP WITH or OWNER TO")),
-    }
+    }?;
+    operations.push(operation);
+    Ok(())
 }
 
 /// A role's name, which may be the reserved words CURRENT_USER and SESSION_USER.
@@ -134,6 +135,12 @@ fn rename(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
     if reader.take(&["TO"]) {
         return Ok(AlterOperation::RenameTo(reader.ident()?));
     }
+    if reader.take(&["CONSTRAINT"]) {
+        let from = reader.ident()?;
+        reader.need(&["TO"])?;
+        let to = reader.ident()?;
+        return Ok(AlterOperation::RenameConstraint { from, to });
+    }
     let _ = reader.take(&["COLUMN"]);
     let from = reader.ident()?;
     reader.need(&["TO"])?;
@@ -141,6 +148,21 @@ fn rename(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
         from,
         to: reader.ident()?,
     })
+}
+
+/// `[CONSTRAINT name] constraint`, after `ADD`.
+fn constraint(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
+    let constraint = reader.parse_optional_table_constraint()?;
+    let constraint = constraint.ok_or_else(|| reader.unexpected("a constraint"))?;
+    if reader.at(&["NOT", "VALID"]) {
+        let hint = "Mend the rows first: a constraint holds for all of them.";
+        return Err(Failure::unsupported(
+            "constraints that are NOT VALID are not supported",
+            reader.here(),
+            hint,
+        ));
+    }
+    Ok(AlterOperation::AddConstraint(Box::new(constraint)))
 }
 
 fn column(reader: &mut Reader<'_>) -> Parse<AlterOperation> {

@@ -3,7 +3,8 @@
 //! Constraints come out in one form: the primary key as a list of names, everything else as constraints of the table.
 
 use sqlparser::ast::{
-    CheckConstraint, ColumnOption, DataType, Expr, FunctionArguments, Ident, IndexColumn, TableConstraint,
+    CheckConstraint, ColumnOption, DataType, Expr, FunctionArguments, Ident, IndexColumn,
+    PrimaryKeyConstraint, TableConstraint,
 };
 use sqlparser::tokenizer::{Location, Span, Token};
 
@@ -90,7 +91,7 @@ fn element(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<()> {
 }
 
 /// Whether a constraint of the table is next, and not a column that is called `key` or `index`.
-fn starts_constraint(reader: &Reader<'_>) -> bool {
+pub(super) fn starts_constraint(reader: &Reader<'_>) -> bool {
     ["CONSTRAINT", "CHECK", "UNIQUE", "EXCLUDE"]
         .iter()
         .any(|word| reader.at(&[word]))
@@ -125,19 +126,23 @@ fn set_primary_key(elements: &mut TableElements, columns: Vec<Ident>, at: Locati
     Ok(())
 }
 
-/// A column of CREATE TABLE, or of ALTER .. ADD COLUMN, where constraints that are not the column's are refused.
-pub(super) fn single_column(reader: &mut Reader<'_>) -> Parse<ColumnDefinition> {
-    let at = reader.here();
+/// A column of ALTER .. ADD COLUMN, and its constraints.
+pub(super) fn single_column(reader: &mut Reader<'_>) -> Parse<(ColumnDefinition, Vec<TableConstraint>)> {
     let mut elements = TableElements::default();
     let column = column(reader, &mut elements)?;
-    if elements.primary_key.is_empty() && elements.constraints.is_empty() {
-        return Ok(column);
+    let mut constraints = elements.constraints;
+    if !elements.primary_key.is_empty() {
+        let columns = elements.primary_key.into_iter().map(IndexColumn::from);
+        constraints.push(TableConstraint::PrimaryKey(PrimaryKeyConstraint {
+            name: None,
+            index_name: None,
+            index_type: None,
+            columns: columns.collect(),
+            index_options: vec![],
+            characteristics: None,
+        }));
     }
-    Err(Failure::unsupported(
-        "ADD COLUMN with a key or constraint is not supported",
-        at,
-        "Add the column without it.",
-    ))
+    Ok((column, constraints))
 }
 
 fn column(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<ColumnDefinition> {

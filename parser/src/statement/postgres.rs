@@ -3,13 +3,13 @@
 use sqlparser::ast::Statement as SqlStatement;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::emit;
+use super::{emit, vacuum};
 use crate::ast::Statement;
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
 /// Words that begin a statement, for the hint at a misspelt one.
-const STARTS: [&str; 39] = [
+const STARTS: [&str; 40] = [
     "ALTER",
     "ANALYZE",
     "BACKUP",
@@ -47,6 +47,7 @@ const STARTS: [&str; 39] = [
     "SUBSCRIBE",
     "TRUNCATE",
     "UPDATE",
+    "VACUUM",
     "VALUES",
     "WITH",
 ];
@@ -82,6 +83,9 @@ pub(super) fn parse_for_rows(reader: &mut Reader<'_>) -> Parse<SqlStatement> {
             chain: false,
             savepoint: None,
         });
+    }
+    if reader.take(&["VACUUM"]) {
+        return vacuum::parse(reader);
     }
     Ok(reader.parse_statement()?)
 }

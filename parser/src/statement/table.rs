@@ -5,7 +5,7 @@ use sqlparser::tokenizer::Token;
 
 use super::columns::TableElements;
 use super::{CreatePrefix, columns, object, with};
-use crate::ast::{CreateTable, OptionEntry, Statement};
+use crate::ast::{CreateTable, OnCommit, OptionEntry, Statement};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
@@ -17,7 +17,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
     let (mut elements, mut include) = (TableElements::default(), vec![]);
     if names_only(reader) {
         column_names = reader.parenthesised(|reader| reader.ident())?;
-    } else if !reader.at(&["AS"]) && !reader.at(&["WITH"]) {
+    } else if !reader.at(&["AS"]) && !reader.at(&["WITH"]) && !reader.at(&["ON", "COMMIT"]) {
         (elements, include) = columns::elements(reader)?;
     }
     let append_only = reader.take(&["APPEND", "ONLY"]);
@@ -38,6 +38,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         }
     }
     let format = with::format(reader)?;
+    let on_commit = on_commit(reader)?;
     refuse_clauses(reader)?;
     let mut as_query = None;
     let mut with_no_data = false;
@@ -59,6 +60,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         name,
         or_replace: prefix.or_replace,
         temporary: prefix.temporary,
+        on_commit,
         if_not_exists,
         columns: elements.columns,
         column_names,
@@ -89,6 +91,22 @@ fn names_only(reader: &Reader<'_>) -> bool {
             Token::RParen => return true,
             _ => return false,
         }
+    }
+}
+
+/// `ON COMMIT PRESERVE ROWS | DELETE ROWS | DROP`.
+fn on_commit(reader: &mut Reader<'_>) -> Parse<Option<OnCommit>> {
+    if !reader.take(&["ON", "COMMIT"]) {
+        return Ok(None);
+    }
+    if reader.take(&["PRESERVE", "ROWS"]) {
+        Ok(Some(OnCommit::PreserveRows))
+    } else if reader.take(&["DELETE", "ROWS"]) {
+        Ok(Some(OnCommit::DeleteRows))
+    } else if reader.take(&["DROP"]) {
+        Ok(Some(OnCommit::Drop))
+    } else {
+        Err(reader.unexpected("PRESERVE ROWS, DELETE ROWS or DROP"))
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   reader ── names in a statement to relations        scope ── what a statement's names are looked up in
 //!     └── snapshot ── the catalog at one moment, swapped whole at each DDL statement
-//!           └── object (column, bound, event_time, external, flow, function, keeping, sink, connector)
+//!           └── object (column, bound, event_time, external, flow, function, keeping, sink, connector, temporary)
 //!   settings ── the settings of a session              names ── what is there without being made
 //! ```
 //!
@@ -27,9 +27,10 @@ pub mod sequence;
 pub mod settings;
 pub mod sink;
 mod snapshot;
+pub mod temporary;
 
 pub use column::ColumnDef;
-pub use constraint::CheckDef;
+pub use constraint::{Action, CheckDef, ForeignKeyDef};
 pub use names::{DATABASE_ALIAS, DEFAULT_DATABASE, DEFAULT_SCHEMA, DEFAULT_USER, SYSTEM_SCHEMAS, USER_ALIAS};
 pub use object::{Definition, IndexDef, Object, Planned, QueryDef, Relation, kind_name, lasting_columns};
 pub use reader::Reader;

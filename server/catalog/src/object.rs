@@ -24,7 +24,7 @@ use millrace_storage::{ObjectId, ObjectKind};
 use crate::bound::BoundName;
 use crate::column::ColumnDef;
 use crate::connector::ConnectorDef;
-use crate::constraint::CheckDef;
+use crate::constraint::{CheckDef, ForeignKeyDef};
 use crate::event_time::EventTimeDef;
 use crate::external::ExternalTable;
 use crate::flow::FlowDef;
@@ -32,6 +32,7 @@ use crate::function::FunctionDef;
 use crate::retention::Retention;
 use crate::sequence::{SequenceDef, Takes};
 use crate::sink::SinkDef;
+use crate::temporary::is_temporary;
 pub use stored::lasting_columns;
 
 /// An object.
@@ -93,6 +94,8 @@ pub struct Relation {
     pub key_name: Option<String>,
     /// What its rows must be, if it is a table.
     pub checks: Vec<CheckDef>,
+    /// In which tables values of its columns must be, if it is a table.
+    pub foreign_keys: Vec<ForeignKeyDef>,
     /// The event time, if it is a stream that has one.
     pub event_time: Option<EventTimeDef>,
     /// What fills it, if it is a stream that is not written to.
@@ -186,6 +189,7 @@ impl Relation {
             columns,
             key_name,
             checks: vec![],
+            foreign_keys: vec![],
             event_time: None,
             connector: None,
             errors: None,
@@ -260,6 +264,13 @@ impl Relation {
     #[must_use]
     pub fn with_checks(mut self, checks: Vec<CheckDef>) -> Self {
         self.checks = checks;
+        self
+    }
+
+    /// The relation with columns whose values must be in other tables.
+    #[must_use]
+    pub fn with_foreign_keys(mut self, foreign_keys: Vec<ForeignKeyDef>) -> Self {
+        self.foreign_keys = foreign_keys;
         self
     }
 
@@ -383,7 +394,11 @@ impl QueryDef {
             keeps_errors: self.keeps_errors,
             ..QueryDef::new(
                 self.text.clone(),
-                self.search_path.clone(),
+                // Nothing that lasts is over what goes with a session.
+                (self.search_path.iter())
+                    .filter(|schema| !is_temporary(schema))
+                    .cloned()
+                    .collect(),
                 self.column_names.clone(),
             )
         }

@@ -24,6 +24,7 @@ use crate::object::{Definition, Object, QueryDef};
 use crate::scope::Scope;
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
+use crate::temporary::{OWN_SCHEMA, is_temporary};
 
 /// The relations that nobody made: `pg_catalog`, `information_schema`, `mr_catalog`.
 pub trait SystemRelations: Sync {
@@ -133,7 +134,14 @@ impl<'a> Reader<'a> {
 
     /// The object that a name means, looked for along the search path; `None`: there is none, or it is the system's.
     pub fn object(&self, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
+        let own = |schema: &&String| is_temporary(schema);
         match schema {
+            Some(OWN_SCHEMA) => {
+                let schema = self.search_path.iter().find(own)?;
+                self.catalog.relation(self.database, schema, name)
+            }
+            // Nobody looks into those of others.
+            Some(schema) if is_temporary(schema) && !self.search_path.iter().any(|own| own == schema) => None,
             Some(schema) => self.catalog.relation(self.database, schema, name),
             None => self
                 .search_path

@@ -7,6 +7,7 @@ use millrace_storage::{Durability, ObjectKind, RelationOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::connector::length;
+use crate::temporary::OnCommit;
 
 /// How much is kept of what is no row.
 const BOUNDED_BYTES_MAX: u64 = 256 << 20;
@@ -20,6 +21,9 @@ pub struct Retention {
     retention_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retention_bytes: Option<u64>,
+    /// What COMMIT does, if it is a temporary table.
+    #[serde(default, skip_serializing_if = "OnCommit::is_default")]
+    pub on_commit: OnCommit,
 }
 
 impl Retention {
@@ -28,6 +32,16 @@ impl Retention {
         Retention {
             retention_bytes: Some(BOUNDED_BYTES_MAX),
             ..Retention::default()
+        }
+    }
+
+    /// The same of a temporary table, of which nothing outlasts the process.
+    #[must_use]
+    pub fn temporary(self, on_commit: OnCommit) -> Retention {
+        Retention {
+            durability: Some(Durability::Off),
+            on_commit,
+            ..self
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_storage::{ObjectId, ObjectKind};
 
+use crate::constraint::ForeignKeyDef;
 use crate::names::SYSTEM_SCHEMAS;
 use crate::object::{Definition, IndexDef, Object, QueryDef};
 
@@ -182,6 +183,42 @@ impl CatalogSnapshot {
                 Definition::Index(index) if index.relation == relation => Some((object, index)),
                 _ => None,
             })
+    }
+
+    /// The foreign keys that refer to a table, each with the table whose it is.
+    pub fn references_to(&self, table: ObjectId) -> impl Iterator<Item = (&Arc<Object>, &ForeignKeyDef)> {
+        let objects = self.objects.values();
+        let all = objects.filter_map(|object| Some((object, object.relation()?)));
+        all.flat_map(|(object, relation)| relation.foreign_keys.iter().map(move |key| (object, key)))
+            .filter(move |(_, key)| key.table == table)
+    }
+
+    /// The tables that are concerned when rows of one change: those to which its foreign keys refer, those whose foreign keys refer
+    /// to it, and what is concerned when rows of the latter change.
+    pub fn connected_by_keys(&self, table: ObjectId) -> BTreeSet<ObjectId> {
+        let (mut found, mut changing, mut next) = (BTreeSet::new(), BTreeSet::new(), vec![table]);
+        while let Some(id) = next.pop() {
+            let Some(relation) = self.object(id).and_then(|object| object.relation()) else {
+                continue;
+            };
+            if changing.insert(id) {
+                found.extend(relation.foreign_keys.iter().map(|key| key.table));
+                next.extend(self.references_to(id).map(|(object, _)| object.id));
+            }
+        }
+        found.extend(changing);
+        found.remove(&table);
+        found
+    }
+
+    /// The sets of columns of a table that are unique, each with the name of its index.
+    pub fn uniques_of<'a>(&'a self, table: &'a Object) -> Vec<(&'a str, &'a [usize])> {
+        let key = table
+            .relation()
+            .and_then(|relation| Some((relation.key_name.as_deref()?, relation.key())));
+        let indexes = self.indexes_of(table.id).filter(|(_, index)| index.is_unique);
+        let indexes = indexes.map(|(object, index)| (object.name.as_str(), index.columns.as_slice()));
+        key.into_iter().chain(indexes).collect()
     }
 
     /// The objects that name one of `ids` directly, without those in `ids`.

@@ -29,6 +29,7 @@ pub mod sinks;
 pub mod sources;
 pub mod subscriptions;
 pub mod system;
+mod temporary;
 pub mod view_errors;
 
 use std::path::PathBuf;
@@ -175,6 +176,7 @@ impl Database {
     async fn start(self: &Arc<Self>) -> SqlResult<()> {
         let notes = self.store.logs().take_notes();
         self.settle_announced(&notes)?;
+        self.remove_temporary()?;
         self.bootstrap()?;
         self.restore_tuning()?;
         self.sources.restore(&notes);

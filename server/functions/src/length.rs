@@ -1,4 +1,4 @@
-//! `length` and `array_length`, which count otherwise in PostgreSQL: bytes have a length of their own, and an array
+//! `length`, `octet_length` and `array_length`, which count otherwise in PostgreSQL: bytes have a length of their own, and an array
 //! without elements has no dimension, so no length.
 
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use crate::arguments::on_arrays;
 enum Of {
     /// Characters of a text, bytes of a bytea.
     Value,
+    /// Bytes of either.
+    Bytes,
     /// Elements of an array in one of its dimensions.
     Dimension,
 }
@@ -30,7 +32,7 @@ struct Length {
 
 /// The functions.
 pub fn udfs() -> Vec<Arc<ScalarUDF>> {
-    [(Of::Value, 1), (Of::Dimension, 2)]
+    [(Of::Value, 1), (Of::Bytes, 1), (Of::Dimension, 2)]
         .into_iter()
         .map(|(of, arguments)| {
             let signature = Signature::any(arguments, Volatility::Immutable);
@@ -43,6 +45,7 @@ impl ScalarUDFImpl for Length {
     fn name(&self) -> &str {
         match self.of {
             Of::Value => "length",
+            Of::Bytes => "octet_length",
             Of::Dimension => "array_length",
         }
     }
@@ -54,7 +57,7 @@ impl ScalarUDFImpl for Length {
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         let fits = match (arg_types.first(), &self.of) {
             (Some(DataType::Null), _) => true,
-            (Some(data_type), Of::Value) => data_type.is_string() || data_type.is_binary(),
+            (Some(data_type), Of::Value | Of::Bytes) => data_type.is_string() || data_type.is_binary(),
             (Some(data_type), Of::Dimension) => matches!(
                 data_type,
                 DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..)
@@ -82,6 +85,8 @@ impl ScalarUDFImpl for Length {
                     Arc::new(Int32Array::new_null(rows))
                 }
                 ([values], Of::Value) => Arc::new(lengths(values)?),
+                // A text is its bytes.
+                ([values], Of::Bytes) => Arc::new(lengths(&cast(values, &DataType::Binary)?)?),
                 ([lists, dimensions], Of::Dimension) => {
                     let dimensions = cast(dimensions, &DataType::Int64)?;
                     let dimensions = dimensions.as_primitive::<Int64Type>();

@@ -7,6 +7,7 @@
 //! | [`quantified`] | the syntax tree | comparisons with ANY and ALL of an array; `ARRAY(SELECT ..)` |
 //! | `row_values` | the syntax tree | comparisons of rows |
 //! | `json_aggregates` | the syntax tree | `jsonb_agg`, `jsonb_object_agg` |
+//! | `set_returning` | the syntax tree | functions in FROM |
 //! | `with_ties` | the syntax tree | FETCH FIRST .. WITH TIES |
 //! | [`column_names`] | the syntax tree | what columns are called that a query does not name |
 //! | [`comparisons`] | the bound plan | literals beside what has a type only then, in IN and BETWEEN |
@@ -30,6 +31,7 @@ pub mod output_types;
 pub mod quantified;
 pub mod rewrite;
 mod row_values;
+mod set_returning;
 pub mod sort_key;
 mod stored_texts;
 pub mod type_check;

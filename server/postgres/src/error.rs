@@ -92,6 +92,8 @@ sql_states! {
     InvalidJsonText = "22032",
     /// NULL where NOT NULL is declared.
     NotNullViolation = "23502",
+    /// A row names one that is not there.
+    ForeignKeyViolation = "23503",
     /// A key exists already.
     UniqueViolation = "23505",
     CheckViolation = "23514",
@@ -142,6 +144,10 @@ sql_states! {
     UndefinedObject = "42704",
     /// The object (schema, setting, type) exists already.
     DuplicateObject = "42710",
+    /// A column cannot be so.
+    InvalidColumnDefinition = "42611",
+    /// A foreign key does not fit what it refers to.
+    InvalidForeignKey = "42830",
     /// A name fits several functions.
     AmbiguousFunction = "42725",
     /// A window function where none may be.

@@ -210,3 +210,98 @@ async fn state_that_grows_without_bound_is_said() {
         ]
     );
 }
+
+/// Two sessions write to tables that keys connect, and a third alters them: no row refers to one that is not there, at no moment and
+/// not after a kill, and a view over both sides agrees with them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn keys_hold_while_tables_are_written_and_altered() {
+    let seed: u64 = match std::env::var("MILLRACE_SEED") {
+        Ok(seed) => seed.parse().unwrap(),
+        Err(_) => 7,
+    };
+    println!("seed {seed}");
+    let f = Fixture::new().await;
+    f.ok("CREATE TABLE parent (id INT PRIMARY KEY, v INT)").await;
+    f.ok(
+        "CREATE TABLE child (id INT PRIMARY KEY, p INT REFERENCES parent ON DELETE CASCADE ON UPDATE CASCADE, \
+         q INT REFERENCES parent ON DELETE SET NULL, up INT REFERENCES child ON DELETE CASCADE)",
+    )
+    .await;
+    f.ok("CREATE MATERIALIZED VIEW orphans AS SELECT child.id FROM child LEFT JOIN parent ON parent.id = child.p \
+          WHERE child.p IS NOT NULL AND parent.id IS NULL")
+        .await;
+    let mut writers = vec![];
+    for writer in 0..2_u64 {
+        let session = f.other_session();
+        writers.push(tokio::spawn(async move {
+            let mut state = seed * 2 + writer + 1;
+            let mut next = |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) % below
+            };
+            let (mut done, mut refused) = (0, 0);
+            for _ in 0..150 {
+                let (a, b, c) = (next(12), next(12), next(40));
+                let sql = match next(8) {
+                    0 => format!("INSERT INTO parent VALUES ({a}, {b})"),
+                    1 => format!("INSERT INTO child (id, p, q) VALUES ({c}, {a}, {b})"),
+                    2 => format!("INSERT INTO child (id, p, up) SELECT {c}, {a}, max(id) FROM child"),
+                    3 => format!("UPDATE parent SET id = {b} WHERE id = {a}"),
+                    4 => format!("UPDATE child SET q = {a}, p = {b} WHERE id % 5 = {}", next(5)),
+                    5 => format!("DELETE FROM parent WHERE id = {a}"),
+                    6 => format!("DELETE FROM child WHERE id = {c}"),
+                    _ => format!(
+                        "BEGIN; INSERT INTO parent VALUES ({a}, 0) ON CONFLICT (id) DO NOTHING; \
+                         INSERT INTO child (id, p) VALUES ({c}, {a}); DELETE FROM parent WHERE id = {b}; COMMIT"
+                    ),
+                };
+                match run(&session, &sql).await {
+                    Ok(_) => done += 1,
+                    Err(error) => {
+                        let expected = [
+                            SqlState::ForeignKeyViolation,
+                            SqlState::UniqueViolation,
+                            SqlState::SerializationFailure,
+                            SqlState::UndefinedTable,
+                            SqlState::DeadlockDetected,
+                        ];
+                        assert!(expected.contains(&error.code), "{sql}: {error:?}");
+                        run(&session, "ROLLBACK").await.unwrap();
+                        refused += 1;
+                    }
+                }
+            }
+            (done, refused)
+        }));
+    }
+    let no_orphans = "SELECT (SELECT count(*) FROM child WHERE p NOT IN (SELECT id FROM parent)), \
+                      (SELECT count(*) FROM child WHERE q NOT IN (SELECT id FROM parent)), \
+                      (SELECT count(*) FROM child WHERE up NOT IN (SELECT id FROM child)), \
+                      (SELECT count(*) FROM orphans)";
+    for step in 0..6 {
+        assert_eq!(f.ok(no_orphans).await, ["0|0|0|0"], "step {step}");
+        for sql in [
+            "ALTER TABLE parent ALTER v TYPE BIGINT",
+            "ALTER TABLE child ADD CHECK (id >= 0)",
+            "ALTER TABLE parent ALTER v TYPE INT",
+        ] {
+            if let Err(error) = run(&f.session, sql).await {
+                assert_eq!(error.code, SqlState::SerializationFailure, "{sql}: {error:?}");
+            }
+        }
+    }
+    for writer in writers {
+        let (done, refused) = writer.await.unwrap();
+        assert!(done > 20 && refused > 20, "{done} done, {refused} refused");
+    }
+    assert_eq!(f.ok(no_orphans).await, ["0|0|0|0"]);
+    let rows = "SELECT (SELECT string_agg(child::text, ' ') FROM (SELECT id || ':' || coalesce(p, -1) AS child FROM child ORDER BY id) c)";
+    let before = f.ok(rows).await;
+    let g = f.killed().await;
+    assert_eq!(g.ok(rows).await, before);
+    assert_eq!(g.ok(no_orphans).await, ["0|0|0|0"]);
+    assert_eq!(
+        g.error("INSERT INTO child (id, p) VALUES (500, 500)").await.code,
+        SqlState::ForeignKeyViolation
+    );
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{Expr, Function, Select, UnaryOperator, Value, VisitorMut};
 use millrace_catalog::settings;
+use millrace_catalog::temporary::is_temporary;
 use millrace_functions::cast;
 use millrace_functions::sql::column_names;
 use millrace_functions::syntax::{self, arguments, literal_text, name_of, number};
@@ -300,7 +301,7 @@ pub fn lasting_search_path(session: &Session) -> Vec<String> {
     let mut path: Vec<String> = scope
         .search_path
         .iter()
-        .filter(|schema| scope.catalog.has_schema(&scope.database, schema))
+        .filter(|schema| is_temporary(schema) || scope.catalog.has_schema(&scope.database, schema))
         .cloned()
         .collect();
     path.dedup();

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::scalar::ScalarValue;
 use millrace_catalog::{CatalogSnapshot, Object, Relation};
 use millrace_planner::RelationId;
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::{self, df};
 use millrace_postgres::types::output;
 use millrace_storage::{ChangeBatch, ObjectId};
@@ -172,6 +172,36 @@ pub(crate) async fn check_index(
     Ok(())
 }
 
+/// Refuses rows that have the same values in these columns, which are to be unique. NULLs are equal to nothing.
+///
+/// # Errors
+/// 23505 with the values.
+pub(crate) fn check_distinct(
+    relation: &Relation,
+    name: &str,
+    columns: &[usize],
+    rows: &[RecordBatch],
+) -> SqlResult<()> {
+    let keys = Keys::new(relation, columns)?;
+    let mut seen = HashSet::new();
+    for batch in rows {
+        let complete = is_complete(batch, columns);
+        for (row, key) in keys.of(batch)?.iter().enumerate() {
+            if complete[row] && !seen.insert(key.owned()) {
+                return Err(SqlError::new(
+                    SqlState::UniqueViolation,
+                    format!("could not create unique index \"{name}\""),
+                )
+                .with_detail(format!(
+                    "Key {} is duplicated.",
+                    key_text(relation, columns, batch, row)
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Which rows have no NULL in these columns.
 pub(crate) fn is_complete(rows: &RecordBatch, columns: &[usize]) -> Vec<bool> {
     (0..rows.num_rows())
@@ -187,14 +217,28 @@ pub(crate) async fn existing(
     current: Arc<dyn TableProvider>,
     rows: &[RecordBatch],
 ) -> SqlResult<Vec<RecordBatch>> {
-    let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
-    if count == 0 {
-        return Ok(vec![]);
-    }
     let names: Vec<String> = columns
         .iter()
         .map(|column| relation.schema().field(*column).name().clone())
         .collect();
+    let keys = rows
+        .iter()
+        .map(|batch| batch.project(columns).map_err(from_internal::arrow))
+        .collect::<SqlResult<Vec<_>>>()?;
+    having(session, &names, current, &keys).await
+}
+
+/// The rows of the table whose values in the columns of these names are among `keys`.
+pub(crate) async fn having(
+    session: &Arc<Session>,
+    names: &[String],
+    current: Arc<dyn TableProvider>,
+    keys: &[RecordBatch],
+) -> SqlResult<Vec<RecordBatch>> {
+    let count: usize = keys.iter().map(RecordBatch::num_rows).sum();
+    if count == 0 {
+        return Ok(vec![]);
+    }
     let table = df(LogicalPlanBuilder::scan(
         "existing",
         provider_as_source(current),
@@ -202,9 +246,9 @@ pub(crate) async fn existing(
     ))?;
     let plan = if count <= LOOKUP_KEYS_MAX {
         let mut condition: Option<Expr> = None;
-        for batch in rows {
+        for batch in keys {
             for row in 0..batch.num_rows() {
-                let equal = one_key(columns, &names, batch, row)?;
+                let equal = one_key(names, batch, row)?;
                 condition = Some(match condition {
                     Some(before) => before.or(equal),
                     None => equal,
@@ -216,15 +260,15 @@ pub(crate) async fn existing(
             None => return Ok(vec![]),
         }
     } else {
-        join_keys(columns, table, &names, rows)?
+        join_keys(table, names, keys)?
     };
     session.collect(plan, &Providers::new()).await
 }
 
-fn one_key(columns: &[usize], names: &[String], batch: &RecordBatch, row: usize) -> SqlResult<Expr> {
+fn one_key(names: &[String], keys: &RecordBatch, row: usize) -> SqlResult<Expr> {
     let mut all: Option<Expr> = None;
-    for (name, column) in names.iter().zip(columns) {
-        let value = df(ScalarValue::try_from_array(batch.column(*column), row))?;
+    for (name, values) in names.iter().zip(keys.columns()) {
+        let value = df(ScalarValue::try_from_array(values, row))?;
         let equal = Expr::Column(Column::new(Some("existing"), name)).eq(Expr::Literal(value, None));
         all = Some(match all {
             Some(before) => before.and(equal),
@@ -234,29 +278,20 @@ fn one_key(columns: &[usize], names: &[String], batch: &RecordBatch, row: usize)
     all.ok_or_else(|| SqlError::internal("a key without columns was looked up"))
 }
 
-fn join_keys(
-    columns: &[usize],
-    table: LogicalPlanBuilder,
-    names: &[String],
-    rows: &[RecordBatch],
-) -> SqlResult<LogicalPlan> {
-    let projected = rows
-        .iter()
-        .map(|batch| batch.project(columns).map_err(from_internal::arrow))
-        .collect::<SqlResult<Vec<_>>>()?;
-    let schema = projected
+fn join_keys(table: LogicalPlanBuilder, names: &[String], keys: &[RecordBatch]) -> SqlResult<LogicalPlan> {
+    let schema = keys
         .first()
         .map(RecordBatch::schema)
         .ok_or_else(|| SqlError::internal("no keys to join"))?;
-    let keys = Arc::new(df(MemTable::try_new(schema, vec![projected]))?);
+    // The columns may have other names in the table.
+    let of_keys: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+    let keys = Arc::new(df(MemTable::try_new(schema, vec![keys.to_vec()]))?);
     let keys =
         df(LogicalPlanBuilder::scan("keys", provider_as_source(keys), None)
             .and_then(LogicalPlanBuilder::build))?;
-    let left: Vec<Column> = names
-        .iter()
-        .map(|name| Column::new(Some("existing"), name))
-        .collect();
-    let right: Vec<Column> = names.iter().map(|name| Column::new(Some("keys"), name)).collect();
+    let column = |table: &str, name: &String| Column::new(Some(table), name);
+    let left: Vec<Column> = names.iter().map(|name| column("existing", name)).collect();
+    let right: Vec<Column> = of_keys.iter().map(|name| column("keys", name)).collect();
     df(table
         .join(keys, JoinType::LeftSemi, (left, right), None)
         .and_then(LogicalPlanBuilder::build))

@@ -76,6 +76,8 @@ mod subscribe_tests;
 #[cfg(test)]
 mod table_log_tests;
 #[cfg(test)]
+mod temporary_tests;
+#[cfg(test)]
 pub(crate) mod tests;
 mod transaction;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_catalog::Object;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::temporary::{OWN_SCHEMA, schema_of};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use crate::session::Session;
@@ -93,6 +94,36 @@ pub fn new_name(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResul
         .with_hint_opt(millrace_postgres::names::did_you_mean(&schema, known)));
     }
     Ok((schema, table.to_string()))
+}
+
+/// As [`new_name`], of a table, which may be temporary; whether it is.
+///
+/// # Errors
+/// As [`new_name`]; a temporary table is to be in a schema that is none of temporary tables.
+pub fn new_table_name(
+    session: &Session,
+    scope: &Scope,
+    name: &ObjectName,
+    is_temporary: bool,
+) -> SqlResult<(String, String, bool)> {
+    let reference = parts(name)?;
+    let is_own = reference.schema() == Some(OWN_SCHEMA);
+    if !is_temporary && !is_own {
+        let (schema, name) = new_name(session, scope, name)?;
+        return Ok((schema, name, false));
+    }
+    let own = schema_of(session.id());
+    match reference.schema() {
+        None | Some(OWN_SCHEMA) => {}
+        Some(schema) if schema == own => {}
+        Some(_) => {
+            return Err(SqlError::new(
+                SqlState::InvalidTableDefinition,
+                "cannot create temporary relation in non-temporary schema",
+            ));
+        }
+    }
+    Ok((own, reference.table().to_string(), true))
 }
 
 /// The target of an INSERT.

@@ -1,13 +1,17 @@
 //! `'name'::regclass`, `'name'::regtype`, `'name'::regnamespace`: the oid of a relation, a type or a schema by its name, as
 //! the session sees it.
 //!
-//! An oid is a number here, so `'name'::regclass` is one too; only `'name'::regclass::text` gives the name back.
+//! An oid is a number here, so `'name'::regclass` is one too; `'name'::regclass::text` gives the name back, and so does a
+//! column of an answer, since PostgreSQL shows the name there.
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, DataType, Expr, Value};
+use datafusion::sql::sqlparser::ast::{
+    self, CastKind, DataType, Expr, GroupByExpr, Ident, OrderByKind, SelectItem, Value,
+};
 use millrace_catalog::Object;
 use millrace_catalog::scope::Scope;
+use millrace_functions::sql::column_names;
 use millrace_functions::{cast, syntax};
 use millrace_parser::name_parts;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -125,6 +129,55 @@ fn named(expr: &Expr) -> Option<(&str, Kind)> {
         },
         Expr::Nested(inner) => named(inner),
         _ => None,
+    }
+}
+
+/// Has the columns of an answer that are names of objects shown as such. Where rows are ordered, grouped or compared by them, they are
+/// as they were.
+pub fn shown(statement: &mut ast::Statement) {
+    let ast::Statement::Query(query) = statement else {
+        return;
+    };
+    let ordered: Vec<String> = match query.order_by.as_ref().map(|order_by| &order_by.kind) {
+        None => vec![],
+        Some(OrderByKind::Expressions(by)) => by.iter().map(|by| by.expr.to_string()).collect(),
+        Some(OrderByKind::All(_)) => return,
+    };
+    let ast::SetExpr::Select(select) = query.body.as_mut() else {
+        return;
+    };
+    let is_grouped =
+        !matches!(&select.group_by, GroupByExpr::Expressions(by, more) if by.is_empty() && more.is_empty());
+    if select.distinct.is_some() || is_grouped || ordered.iter().any(|by| by.parse::<u64>().is_ok()) {
+        return;
+    }
+    for item in &mut select.projection {
+        let (expr, alias) = match &*item {
+            SelectItem::UnnamedExpr(expr) => (expr, None),
+            SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
+            _ => continue,
+        };
+        let named_type = match expr {
+            Expr::Cast { expr, data_type, .. } => {
+                kind(data_type).filter(|kind| *kind != Kind::Schema || literal(expr).is_some())
+            }
+            expr => named(expr).map(|(_, kind)| kind),
+        };
+        if named_type.is_none() || alias.is_some_and(|alias| ordered.contains(&alias.to_string())) {
+            continue;
+        }
+        let alias = match alias {
+            Some(alias) => alias.clone(),
+            None => Ident::with_quote('"', column_names::column_name(expr)),
+        };
+        let expr = Expr::Cast {
+            kind: CastKind::DoubleColon,
+            expr: Box::new(expr.clone()),
+            data_type: DataType::Text,
+            array: false,
+            format: None,
+        };
+        *item = SelectItem::ExprWithAlias { expr, alias };
     }
 }
 

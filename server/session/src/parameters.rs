@@ -25,6 +25,7 @@ use postgres_types::Type;
 
 use self::inference::Found;
 use crate::names;
+use crate::object_names;
 use crate::query::schema_of;
 use crate::session::Session;
 use crate::statement::{select, show, subscribe};
@@ -156,6 +157,7 @@ fn describe_sql(
     match sql {
         ast::Statement::Query(_) => {
             let bind = |mut query: ast::Statement| {
+                object_names::shown(&mut query);
                 select::bind(session, scope, &mut query, select::Purpose::Describe)
             };
             // Where a function wants a constant, a parameter may stand and NULL may not.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use arrow::datatypes::SchemaRef;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::settings::{self, Settings, Shown};
+use millrace_catalog::temporary::{OWN_SCHEMA, schema_of};
 use millrace_catalog::{CatalogSnapshot, Object};
 use millrace_database::Database;
 use millrace_database::clock::now_ms;
@@ -242,10 +243,17 @@ impl Session {
     pub fn scope(&self) -> Scope {
         let zone = self.other_zone();
         let settings = self.scope_settings();
+        let mut search_path = settings.search_path(&self.info.user);
+        // Temporary tables hide others, unless they are named as a schema in some other place.
+        let temporary = schema_of(self.id);
+        match search_path.iter_mut().find(|schema| *schema == OWN_SCHEMA) {
+            Some(place) => *place = temporary,
+            None => search_path.insert(0, temporary),
+        }
         Scope {
             catalog: self.catalog(),
             database: self.info.database.clone(),
-            search_path: settings.search_path(&self.info.user),
+            search_path,
             zone,
             session: Some(self.id),
             settings,
@@ -529,6 +537,7 @@ impl SessionStatus for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.db.unregister(self.id);
+        self.db.forget_temporary(self.id);
     }
 }
 

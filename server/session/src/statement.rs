@@ -152,7 +152,7 @@ async fn execute_sql(
             Box::pin(cursor::declare(session, stmts, &parsed.text, running)).await
         }
         ast::Statement::Close { cursor } => cursor::close(session, &cursor),
-        ast::Statement::Discard { object_type } => set::discard(session, &object_type),
+        ast::Statement::Discard { object_type } => Box::pin(set::discard(session, &object_type)).await,
         ast::Statement::Comment {
             object_type,
             object_name,
@@ -307,8 +307,8 @@ fn acts_at_once(statement: &Statement, implicit: bool) -> bool {
         // In one query with others it is a job like any other.
         Statement::CreateMaterializedView(_) => implicit,
         Statement::Drop(drop) => matches!(drop.kind, ObjectKind::Database | ObjectKind::Sink),
-        Statement::AlterRelation(alter) => match &alter.operation {
-            AlterOperation::SetOptions(options) => options
+        Statement::AlterRelation(alter) => match alter.operations.as_slice() {
+            [AlterOperation::SetOptions(options)] => options
                 .0
                 .iter()
                 .any(|option| option.name.value.eq_ignore_ascii_case("watermark")),

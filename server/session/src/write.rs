@@ -1,13 +1,16 @@
 //! From changes to a commit: locks, the buffer of a transaction, and the atomic append.
 
 mod commit;
+pub(crate) mod foreign_keys;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
+use millrace_catalog::temporary::OnCommit;
 use millrace_catalog::{Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::sessions::Locking;
@@ -18,7 +21,7 @@ use millrace_postgres::from_internal;
 use millrace_resource::error::ResourceError;
 use millrace_storage::{ChangeBatch, ObjectId};
 
-use crate::keys::{check_index, duplicate_key};
+use crate::keys::duplicate_key;
 use crate::notice::Severity;
 use crate::overlay;
 use crate::session::Session;
@@ -120,40 +123,50 @@ impl Session {
             ));
         }
         let definitions = self.definitions();
-        let is_new = definitions
-            .as_ref()
-            .is_some_and(|definitions| definitions.is_new(id));
-        if definitions.is_some_and(|definitions| definitions.widening(id).is_some()) {
-            return Err(SqlError::unsupported(format!(
-                "\"{}\" cannot be changed in the transaction that added a column to it",
-                relation.info.name
-            ))
-            .with_hint("Commit the new column first."));
+        let is_new = |id: RelationId| {
+            definitions
+                .as_ref()
+                .is_some_and(|definitions| definitions.is_new(id))
+        };
+        let connected = self.connected(id);
+        for id in connected.iter().chain([&id]) {
+            let definitions = definitions.as_ref();
+            if definitions.is_some_and(|definitions| definitions.widening(*id).is_some()) {
+                return Err(SqlError::unsupported(format!(
+                    "\"{}\" cannot be changed in the transaction that added a column to it",
+                    relation.info.name
+                ))
+                .with_hint("Commit the new column first."));
+            }
         }
-        let takes_lock = table && !is_new;
+        let mut wanted: Vec<RelationId> = connected.iter().copied().chain(table.then_some(id)).collect();
+        wanted.retain(|id| !is_new(*id));
         let mut held: Vec<RelationId> = vec![];
-        let (mut locks, in_transaction, before, locked) = {
+        let (mut locks, in_transaction, before) = {
             let mut transaction = self.transaction.lock();
             match &mut *transaction {
                 Transaction::Active(active) => {
                     let before = active.changes.get(&id).cloned().unwrap_or_default();
-                    let locked = active.locked.contains(&id);
                     held.extend(active.locked.iter().copied());
-                    (
-                        if takes_lock { active.locks.take() } else { None },
-                        true,
-                        before,
-                        locked,
-                    )
+                    let locks = if wanted.is_empty() {
+                        None
+                    } else {
+                        active.locks.take()
+                    };
+                    (locks, true, before)
                 }
-                _ => (None, false, vec![], false),
+                _ => (None, false, vec![]),
             }
         };
-        if takes_lock && !locked {
+        wanted.retain(|id| !held.contains(id));
+        if !wanted.is_empty() {
             *self.locking.lock() = Some(Locking::awaited(id));
-            locks = Some(self.lock_within(locks, &held, id).await?);
+            locks = Some(self.lock_within(locks, &held, &wanted).await?);
             *self.locking.lock() = Some(Locking::held(id));
             self.check_unaltered(relation)?;
+            if self.connected(id) != connected {
+                return Err(altered(relation));
+            }
         }
         Ok(WriteScope {
             session: Arc::clone(self),
@@ -163,8 +176,14 @@ impl Session {
             locks,
             in_transaction,
             before,
-            is_new,
+            is_new: is_new(id),
         })
+    }
+
+    /// The tables that foreign keys connect with a table.
+    fn connected(&self, id: RelationId) -> BTreeSet<RelationId> {
+        let connected = self.catalog().connected_by_keys(ObjectId(id.0));
+        connected.into_iter().map(|id| RelationId(id.0)).collect()
     }
 
     /// As [`Session::lock_also`]. A transaction that could not get its locks again has lost what they guarded: there is no savepoint to
@@ -173,7 +192,7 @@ impl Session {
         &self,
         locks: Option<TableLocks>,
         held: &[RelationId],
-        more: RelationId,
+        more: &[RelationId],
     ) -> SqlResult<TableLocks> {
         let defines = self.definitions().is_some();
         if defines {
@@ -214,27 +233,26 @@ impl Session {
         self.begin_write(relation).await?.finish(vec![]).await
     }
 
-    /// Refuses to change a locked table to which a column was added since the statement was bound: it would lose what
-    /// others wrote there since.
+    /// Refuses to change a locked table that was altered since the statement was bound: it would lose what others wrote there
+    /// since, or break what holds of it by now.
     fn check_unaltered(&self, relation: &Relation) -> SqlResult<()> {
         let catalog = self.catalog();
         let now = catalog
             .object(ObjectId(relation.info.id.0))
             .and_then(|object| object.relation());
         match now {
-            Some(now) if now.columns.len() != relation.columns.len() => Err(SqlError::new(
-                SqlState::SerializationFailure,
-                format!(
-                    "table \"{}\" was altered while the statement waited for it",
-                    relation.info.name
-                ),
-            )
-            .with_hint("Run the transaction again.")),
+            Some(now)
+                if now.columns.len() != relation.columns.len()
+                    || now.checks != relation.checks
+                    || now.foreign_keys != relation.foreign_keys =>
+            {
+                Err(altered(relation))
+            }
             _ => Ok(()),
         }
     }
 
-    /// The locks of the tables `held` and of one more.
+    /// The locks of the tables `held` and of `more`.
     ///
     /// Locks are always taken together and in one order, so that nobody waits in a circle: those that are held are given
     /// up and taken again with the new one. Whoever wrote in between has made this transaction's work stale.
@@ -242,7 +260,7 @@ impl Session {
         &self,
         locks: Option<TableLocks>,
         held: &[RelationId],
-        more: RelationId,
+        more: &[RelationId],
     ) -> SqlResult<TableLocks> {
         let heads = |ids: &[RelationId]| -> Vec<u64> {
             ids.iter().map(|id| self.db.store().logs().head(id.0)).collect()
@@ -250,7 +268,7 @@ impl Session {
         let before = heads(held);
         drop(locks);
         let mut all = held.to_vec();
-        all.push(more);
+        all.extend(more);
         let locks = self.lock_tables(&all).await?;
         if heads(held) != before {
             return Err(SqlError::new(
@@ -329,6 +347,18 @@ impl Session {
     }
 }
 
+/// A table that was altered while a statement waited for it.
+fn altered(relation: &Relation) -> SqlError {
+    SqlError::new(
+        SqlState::SerializationFailure,
+        format!(
+            "table \"{}\" was altered while the statement waited for it",
+            relation.info.name
+        ),
+    )
+    .with_hint("Run the transaction again.")
+}
+
 impl WriteScope {
     /// Whether the changes wait for COMMIT.
     pub fn in_transaction(&self) -> bool {
@@ -353,22 +383,39 @@ impl WriteScope {
         overlay::provider(&self.session, base, &self.before).await
     }
 
-    /// Refuses changes after which values would exist twice that are unique.
-    async fn check_unique_indexes(&self, changes: &[ChangeBatch]) -> SqlResult<()> {
-        let catalog = self.session.catalog();
-        let Some(object) = catalog.object(ObjectId(self.relation.0)) else {
-            return Ok(());
+    /// The rows of a table that is locked with the statement's own, the transaction's changes and `more` included.
+    async fn rows_of(&self, relation: &Relation, more: &[ChangeBatch]) -> SqlResult<Arc<dyn TableProvider>> {
+        let (id, session) = (relation.info.id, &self.session);
+        let mut changes = {
+            let mut transaction = session.transaction.lock();
+            let changes = transaction.active().and_then(|active| active.changes.get(&id));
+            changes.cloned().unwrap_or_default()
         };
-        let (true, Some(relation)) = (self.table && !changes.is_empty(), object.relation()) else {
-            return Ok(());
-        };
-        for (index, definition) in catalog.indexes_of(object.id) {
-            if definition.is_unique {
-                let unique = (index.name.as_str(), definition.columns.as_slice());
-                check_index(&self.session, relation, unique, self.current().await?, changes).await?;
+        changes.extend(more.iter().cloned());
+        let is_new = session
+            .definitions()
+            .is_some_and(|definitions| definitions.is_new(id));
+        let base = match &self.locks {
+            _ if is_new => overlay::nothing(relation.schema())?,
+            Some(locks) => {
+                let snapshot = session.db.runtime().latest(locks).await?;
+                snapshot.table_provider_as(id, relation.schema())?
             }
+            None => {
+                return Err(SqlError::internal(
+                    "the rows of a relation were requested that is not locked",
+                ));
+            }
+        };
+        overlay::provider(session, base, &changes).await
+    }
+
+    /// The changes with what foreign keys make of them; refused if values would be twice that are unique, or be missing.
+    async fn followed(&self, changes: Vec<ChangeBatch>) -> SqlResult<foreign_keys::Changes> {
+        if changes.is_empty() || !self.table {
+            return Ok(BTreeMap::from([(self.relation, changes)]));
         }
-        Ok(())
+        foreign_keys::follow(self, changes).await
     }
 
     /// Makes the changes: in the transaction if one is open, else at once and for good.
@@ -384,9 +431,23 @@ impl WriteScope {
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
-    pub async fn finish_noted(mut self, changes: Vec<ChangeBatch>, note: Note<'_>) -> SqlResult<LateRows> {
+    pub async fn finish_noted(self, changes: Vec<ChangeBatch>, note: Note<'_>) -> SqlResult<LateRows> {
         let changes: Vec<ChangeBatch> = changes.into_iter().filter(|batch| batch.num_rows() > 0).collect();
-        self.check_unique_indexes(&changes).await?;
+        let changes = self.followed(changes).await?;
+        self.keep(changes, note).await
+    }
+
+    /// As [`finish`](Self::finish), of changes that are known to break no constraint.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub(crate) async fn finish_unchecked(self, changes: Vec<ChangeBatch>) -> SqlResult<()> {
+        let changes: Vec<ChangeBatch> = changes.into_iter().filter(|batch| batch.num_rows() > 0).collect();
+        let changes = BTreeMap::from([(self.relation, changes)]);
+        self.keep(changes, &|_| vec![]).await.map(|_| ())
+    }
+
+    async fn keep(mut self, changes: foreign_keys::Changes, note: Note<'_>) -> SqlResult<LateRows> {
         if self.in_transaction {
             let memory = self.session.db.runtime().memory();
             if memory.is_short() {
@@ -401,17 +462,25 @@ impl WriteScope {
                     "the transaction ended while a statement of it ran",
                 ));
             };
-            if self.table && !self.is_new {
-                active.locks = self.locks.take();
-                active.locked.insert(self.relation);
+            if let Some(locks) = self.locks.take() {
+                active.locked.extend(locks.relations());
+                active.locks = Some(locks);
             }
-            active.changes.entry(self.relation).or_default().extend(changes);
+            for (relation, changes) in changes {
+                active.changes.entry(relation).or_default().extend(changes);
+            }
             return Ok(LateRows::default());
         }
+        let catalog = self.session.catalog();
+        let stays = |id: &RelationId| commit::on_commit(&catalog, ObjectId(id.0)) != OnCommit::DeleteRows;
+        let changes: Vec<(RelationId, ChangeBatch)> = changes
+            .into_iter()
+            .filter(|(relation, _)| stays(relation))
+            .flat_map(|(relation, changes)| changes.into_iter().map(move |change| (relation, change)))
+            .collect();
         if changes.is_empty() {
             return Ok(LateRows::default());
         }
-        let changes = changes.into_iter().map(|batch| (self.relation, batch)).collect();
         self.session.append(changes, self.locks.as_ref(), note).await
     }
 }
@@ -426,8 +495,8 @@ impl Drop for WriteScope {
         if let Some(active) = self.session.transaction.lock().known()
             && active.locks.is_none()
         {
+            active.locked.extend(locks.relations());
             active.locks = Some(locks);
-            active.locked.insert(self.relation);
         }
     }
 }

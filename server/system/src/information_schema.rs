@@ -1,10 +1,13 @@
-//! The relations of `information_schema` that clients ask: tables, columns, views, schemata.
+//! The relations of `information_schema` that clients ask: tables, columns, views, schemata, constraints.
+
+mod constraints;
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use arrow::datatypes::Schema;
 use datafusion::catalog::{MemTable, TableProvider};
+use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{CatalogSnapshot, DEFAULT_USER, Definition, Object, SYSTEM_SCHEMAS};
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::{self, df};
@@ -25,7 +28,10 @@ pub fn relation(
         "columns" => columns(catalog, database),
         "views" => views(catalog, database),
         "schemata" => schemata(catalog, database),
-        _ => return Ok(None),
+        _ => match constraints::relation(catalog, database, name) {
+            Some(columns) => columns,
+            None => return Ok(None),
+        },
     };
     let batch = RecordBatch::try_from_iter_with_nullable(
         columns.into_iter().map(|(name, array)| (name, array, true)),
@@ -64,6 +70,7 @@ fn tables(catalog: &CatalogSnapshot, database: &str) -> Columns {
         ObjectKind::View => "VIEW",
         ObjectKind::MaterializedView => "MATERIALIZED VIEW",
         ObjectKind::ExternalTable => "FOREIGN",
+        _ if is_temporary(&object.schema) => "LOCAL TEMPORARY",
         _ => "BASE TABLE",
     };
     let insertable = |object: &Object| {

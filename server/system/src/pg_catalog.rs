@@ -6,7 +6,7 @@
 
 pub mod activity;
 mod arrays;
-mod constraints;
+pub(crate) mod constraints;
 pub mod definitions;
 pub mod functions;
 pub mod locks;
@@ -24,6 +24,7 @@ use datafusion::prelude::SessionContext;
 use datafusion_pg_catalog::pg_catalog::context::{PgCatalogContextProvider, Role};
 use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use futures::FutureExt;
+use millrace_catalog::temporary::session_of;
 use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_USER};
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal::{self, df};
@@ -43,6 +44,11 @@ const CONSTRAINT_OID: i64 = 1_200_000_000;
 const DEFAULT_OID: i64 = 1_400_000_000;
 /// Oids of CHECK constraints: from this on.
 const CHECK_OID: i64 = 1_600_000_000;
+/// Oids of FOREIGN KEY constraints: from this on.
+const FOREIGN_KEY_OID: i64 = 1_800_000_000;
+
+/// Oids of the schemas of temporary tables: this plus the number of their session.
+const TEMPORARY_SCHEMA_OID: i64 = 1_900_000_000;
 
 /// Whether an oid is that of a relation of `mr_catalog`.
 pub fn is_system(oid: i64) -> bool {
@@ -61,7 +67,10 @@ pub fn namespace_oid(catalog: &CatalogSnapshot, database: &str, schema: &str) ->
         "public" => 2200,
         "information_schema" => 13_000,
         "mr_catalog" => 13_001,
-        other => catalog.schema(database, other).map_or(0, |object| oid(object.id)),
+        other => match session_of(other) {
+            Some(session) => TEMPORARY_SCHEMA_OID + session,
+            None => catalog.schema(database, other).map_or(0, |object| oid(object.id)),
+        },
     }
 }
 

@@ -23,6 +23,11 @@ pub(crate) struct LogCopy {
 }
 
 impl LogCopy {
+    /// The relation whose log it is.
+    pub(crate) fn relation(&self) -> u64 {
+        self.hold.relation().id
+    }
+
     /// All that the hold has and that is durable now.
     pub(super) fn new(hold: LogHold) -> LogCopy {
         let (index, first) = (hold.relation().index.read(), hold.relation().first.lock());

@@ -101,6 +101,11 @@ impl TableLocks {
         self.relations.contains(&relation)
     }
 
+    /// The tables.
+    pub fn relations(&self) -> impl Iterator<Item = RelationId> {
+        self.relations.iter().copied()
+    }
+
     /// These and others: for tables that nobody else can be waiting for.
     #[must_use]
     pub fn and(mut self, others: TableLocks) -> TableLocks {

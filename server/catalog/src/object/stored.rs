@@ -18,7 +18,7 @@ use super::{Definition, IndexDef, Object, QueryDef, Relation};
 use crate::bound::BoundName;
 use crate::column::ColumnDef;
 use crate::connector::ConnectorDef;
-use crate::constraint::CheckDef;
+use crate::constraint::{CheckDef, ForeignKeyDef};
 use crate::event_time::{EventTimeDef, StoredEventTime};
 use crate::external::{ExternalTable, Files};
 use crate::flow::FlowDef;
@@ -75,6 +75,8 @@ struct StoredProperties {
     key_name: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     checks: Vec<StoredCheck>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    foreign_keys: Vec<ForeignKeyDef>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     depends: Vec<ObjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,6 +136,7 @@ impl Object {
                 stored.key = relation.key().to_vec();
                 stored.key_name.clone_from(&relation.key_name);
                 stored.checks = relation.checks.iter().map(store_check).collect();
+                stored.foreign_keys.clone_from(&relation.foreign_keys);
                 stored.event_time = relation.event_time.as_ref().map(EventTimeDef::to_stored);
                 stored.connector.clone_from(&relation.connector);
                 stored.errors = relation.errors;
@@ -256,6 +259,7 @@ impl Object {
                         .collect::<SqlResult<_>>()
                         .map_err(|error| damaged(error.message))?,
                 )
+                .with_foreign_keys(properties.foreign_keys.clone())
                 .with_connector(properties.connector.clone())
                 .with_errors(properties.errors)
                 .with_keeping(properties.keeping);

@@ -259,8 +259,17 @@ impl DdlGuard<'_> {
     /// # Errors
     /// The catalog cannot be written; nothing was dropped.
     pub async fn drop(&self, ids: &BTreeSet<ObjectId>) -> SqlResult<()> {
+        self.drop_and_put(ids, vec![]).await
+    }
+
+    /// Drops objects, and puts others as they are without them, in one step.
+    ///
+    /// # Errors
+    /// As [`DdlGuard::drop`].
+    pub async fn drop_and_put(&self, ids: &BTreeSet<ObjectId>, put: Vec<Object>) -> SqlResult<()> {
         if let Some(definitions) = self.definitions() {
             definitions.remove(ids);
+            definitions.put(put);
             return Ok(());
         }
         let catalog = self.catalog();
@@ -270,11 +279,12 @@ impl DdlGuard<'_> {
             .rev()
             .filter_map(|id| catalog.object(*id).cloned())
             .collect();
-        let changes = gone_facts(&gone);
+        let mut changes = gone_facts(&gone);
+        changes.extend(put.iter().map(|object| CatalogChange::Put(object.to_stored())));
         self.submit()?;
         self.db.store().catalog().apply(changes)?;
         let removed: Vec<ObjectId> = gone.iter().map(|object| object.id).collect();
-        self.db.publish([], &removed);
+        self.db.publish(put.into_iter().map(Arc::new), &removed);
         // From here on it is dropped, whatever becomes of the statement.
         let db = Arc::clone(self.db);
         let work = tokio::spawn(async move { take_down(&db, &gone).await });

@@ -29,6 +29,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::database::Database;
 use crate::database::ddl::{gone_facts, take_down};
+use crate::database::jobs::Making;
 
 /// The fact that announces a line of the journal.
 const ANNOUNCED: &str = "transaction";
@@ -227,7 +228,8 @@ impl Definitions {
         draft.catalog = Arc::new(with_changes(&draft.catalog, put, &[]));
     }
 
-    pub(super) fn remove(&self, ids: &BTreeSet<ObjectId>) {
+    /// Removes objects.
+    pub fn remove(&self, ids: &BTreeSet<ObjectId>) {
         let removed: Vec<ObjectId> = ids.iter().copied().collect();
         let mut draft = self.draft.lock();
         draft.catalog = Arc::new(with_changes(&draft.catalog, [], &removed));
@@ -240,6 +242,20 @@ impl Definitions {
         let mut draft = self.draft.lock();
         draft.specs.insert(id, spec);
         draft.catalog = Arc::new(draft.catalog.with_unfilled(id));
+    }
+
+    /// Puts what takes the place of other objects; COMMIT fills the views among it.
+    pub fn put_making(&self, making: Making) {
+        let Making { specs, put, removed } = making;
+        self.remove(&removed.into_iter().collect());
+        let mut specs: BTreeMap<RelationId, ViewSpec> =
+            specs.into_iter().map(|spec| (spec.id, spec)).collect();
+        for object in put {
+            match specs.remove(&RelationId(object.id.0)) {
+                Some(spec) => self.put_view(object, spec, vec![]),
+                None => self.put(vec![object]),
+            }
+        }
     }
 
     /// What COMMIT puts into the catalog, each after what it names.
@@ -291,8 +307,14 @@ impl Definitions {
         if !specs.is_empty() {
             self.db.runtime().create_views(specs, options).await?;
         }
-        for object in &made {
-            if let Definition::Index(index) = &object.definition {
+        // Also those that were there, of a relation that another takes the place of.
+        for object in self.objects() {
+            if let Definition::Index(index) = &object.definition
+                && self
+                    .base
+                    .object(object.id)
+                    .is_none_or(|_| self.is_new(RelationId(index.relation.0)))
+            {
                 let relation = RelationId(index.relation.0);
                 let columns = index.columns.clone();
                 self.db.runtime().create_index(relation, columns).await?;

@@ -1,4 +1,4 @@
-//! CREATE OR REPLACE of a view on which others depend.
+//! CREATE OR REPLACE of a view on which others depend, and ALTER TABLE where rows get another form.
 //!
 //! The new definition gets a new identity, and so do the materialized views over it, which are planned again over it and
 //! filled beside the old ones; all of them appear, and the old ones go, in one step of the catalog. Plain views and indexes
@@ -15,7 +15,7 @@ use millrace_engine::ViewSpec;
 use millrace_planner::StageGraph;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
-use millrace_storage::ObjectId;
+use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::database::Database;
 use crate::database::ddl::DdlGuard;
@@ -60,7 +60,7 @@ impl DdlGuard<'_> {
         if let Some(job) = self.database().jobs().over(&concerned).first() {
             return Err(SqlError::new(
                 SqlState::ObjectInUse,
-                format!("cannot replace {} because a job needs it", old.described()),
+                format!("cannot {} {} because a job needs it", verb(old), old.described()),
             )
             .with_detail(format!("{}.", job.described()))
             .with_hint(format!("Wait for it, or use CANCEL JOB {}.", job.id)));
@@ -69,6 +69,44 @@ impl DdlGuard<'_> {
             replacement.follow(old, dependent)?;
         }
         Ok(replacement.making)
+    }
+}
+
+impl DdlGuard<'_> {
+    /// The views whose queries use a column of a table, and the sinks of the table.
+    pub fn users_of(&self, table: &Object, column: usize) -> Vec<Arc<Object>> {
+        let catalog = self.catalog();
+        let db: &Database = self.database();
+        let dependents = catalog.dependents(&BTreeSet::from([table.id]));
+        let uses_it = |dependent: &Object| match query_of(dependent) {
+            Some(query) => query.names.iter().any(|bound| {
+                let known = bound.columns.iter().find(|(_, position)| *position == column);
+                bound.object == table.id
+                    && known.is_some_and(|(known, _)| uses(db, &catalog, dependent, query, bound, known))
+            }),
+            None => matches!(dependent.definition, Definition::Sink(_)),
+        };
+        dependents
+            .into_iter()
+            .filter(|dependent| uses_it(dependent))
+            .cloned()
+            .collect()
+    }
+}
+
+fn query_of(object: &Object) -> Option<&QueryDef> {
+    match &object.definition {
+        Definition::View(query) => Some(query),
+        Definition::Relation(relation) => relation.query.as_deref(),
+        _ => None,
+    }
+}
+
+/// What is done to an object that another takes the place of.
+fn verb(object: &Object) -> &'static str {
+    match object.kind {
+        ObjectKind::Table => "alter",
+        _ => "replace",
     }
 }
 
@@ -89,8 +127,8 @@ impl Replacement<'_> {
         let removed = if new.id == old.id { vec![] } else { vec![old.id] };
         self.after = self.after.with([Arc::new(new.clone())], &removed);
         let reader = Reader::new(self.db(), self.db().state(), &self.after, &new.database, &[]);
-        // An index has no columns that anybody could name.
-        if !matches!(new.definition, Definition::Index(_)) {
+        // An index or a sequence has no columns that anybody could name.
+        if !matches!(new.definition, Definition::Index(_) | Definition::Sequence(_)) {
             let schema = reader.provider(&new)?.schema();
             drop(reader);
             self.replaced.insert(old.id, (Arc::new(new.clone()), schema));
@@ -110,6 +148,15 @@ impl Replacement<'_> {
                     return Ok(());
                 };
                 let before = self.columns(index.relation)?;
+                if root.kind == ObjectKind::Table
+                    && !(index.columns.iter())
+                        .all(|position| schema.index_of(before.field(*position).name()).is_ok())
+                {
+                    // It goes with its column.
+                    self.after = self.after.with([], &[dependent.id]);
+                    self.making.removed.push(dependent.id);
+                    return Ok(());
+                }
                 let columns = index
                     .columns
                     .iter()
@@ -153,21 +200,29 @@ impl Replacement<'_> {
             }
             Definition::Sink(_) => {
                 return Err(SqlError::unsupported(format!(
-                    "cannot replace {} because {} writes its rows",
+                    "cannot {} {} because {} writes its rows",
+                    verb(root),
                     root.described(),
                     dependent.described()
                 ))
                 .with_hint("Drop the sink and create it again."));
             }
+            Definition::Sequence(sequence) => {
+                let mut sequence = sequence.as_ref().clone();
+                let place = |id: &ObjectId| self.replaced.get(id).map_or(*id, |(object, _)| object.id);
+                sequence.owner = sequence.owner.as_ref().map(place);
+                new.depends = dependent.depends.iter().map(place).collect();
+                new.definition = Definition::Sequence(Arc::new(sequence));
+            }
             Definition::External(_)
             | Definition::Function(_)
-            | Definition::Sequence(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => {
                 return Err(SqlError::new(
                     SqlState::ObjectNotInPrerequisiteState,
                     format!(
-                        "cannot replace {} because {} failed to load",
+                        "cannot {} {} because {} failed to load",
+                        verb(root),
                         root.described(),
                         dependent.described()
                     ),
@@ -211,7 +266,7 @@ impl Replacement<'_> {
                     ),
                     Err(_) => "it does not exist".to_string(),
                 };
-                if self.uses(dependent, query, bound, known) {
+                if uses(self.db(), &self.before, dependent, query, bound, known) {
                     return Err(misfit(root, dependent, old.name(), why));
                 }
             }
@@ -223,35 +278,37 @@ impl Replacement<'_> {
         }
         Ok(query.with_names(names))
     }
+}
 
-    /// Whether a query answers something else, or nothing, without one of the columns that it knows.
-    fn uses(&self, dependent: &Object, query: &QueryDef, bound: &BoundName, column: &str) -> bool {
-        let schema_of = |query: &QueryDef| -> Option<Vec<String>> {
-            let reader = Reader::of_query(
-                self.db(),
-                self.db().state(),
-                &self.before,
-                &dependent.database,
-                query,
-            );
-            let plan = reader.bind_query_text(query).ok()?;
-            let fields = plan.schema().fields();
-            Some(fields.iter().map(|field| field.name().clone()).collect())
-        };
-        let mut names = query.names.clone();
-        for name in names.iter_mut().filter(|name| name.name == bound.name) {
-            name.columns.retain(|(known, _)| known != column);
-        }
-        let without = schema_of(&query.with_names(names));
-        without.is_none() || without != schema_of(query)
+/// Whether a query answers something else, or nothing, without one of the columns that it knows.
+fn uses(
+    db: &Database,
+    catalog: &CatalogSnapshot,
+    dependent: &Object,
+    query: &QueryDef,
+    bound: &BoundName,
+    column: &str,
+) -> bool {
+    let schema_of = |query: &QueryDef| -> Option<Vec<String>> {
+        let reader = Reader::of_query(db, db.state(), catalog, &dependent.database, query);
+        let plan = reader.bind_query_text(query).ok()?;
+        let fields = plan.schema().fields();
+        Some(fields.iter().map(|field| field.name().clone()).collect())
+    };
+    let mut names = query.names.clone();
+    for name in names.iter_mut().filter(|name| name.name == bound.name) {
+        name.columns.retain(|(known, _)| known != column);
     }
+    let without = schema_of(&query.with_names(names));
+    without.is_none() || without != schema_of(query)
 }
 
 fn misfit(root: &Object, dependent: &Object, column: &str, why: String) -> SqlError {
     SqlError::new(
         SqlState::DependentObjectsStillExist,
         format!(
-            "cannot replace {} because {} uses its column \"{column}\"",
+            "cannot {} {} because {} uses its column \"{column}\"",
+            verb(root),
             root.described(),
             dependent.described()
         ),

@@ -96,7 +96,7 @@ fn distinct(name: &str, taken: &mut BTreeSet<String>) -> Ident {
 }
 
 /// The name that PostgreSQL gives to a column that was not named.
-fn column_name(expr: &Expr) -> String {
+pub fn column_name(expr: &Expr) -> String {
     const NONE: &str = "?column?";
     match expr {
         Expr::Identifier(name) => millrace_parser::fold(name),

@@ -10,15 +10,15 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitorMut,
+    ObjectName, ObjectNamePart, Select, SetExpr, Statement, UnaryOperator, Value, VisitorMut,
 };
 use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types;
 
 use crate::sql::column_names::name_columns;
-use crate::sql::{json_aggregates, literals, quantified, row_values, with_ties};
-use crate::syntax::{call, parsed_query, text};
+use crate::sql::{json_aggregates, literals, quantified, row_values, set_returning, with_ties};
+use crate::syntax::{call, number, parsed_query, text};
 use crate::{arrays, cast, date_part, regex};
 
 /// Rewrites a query.
@@ -100,7 +100,7 @@ impl VisitorMut for Rewriter {
                 .iter_mut()
                 .for_each(|array| *array = arrays::flatten(array));
         }
-        match rows_in_from(factor) {
+        match set_returning::rows_in_from(factor) {
             Ok(Some(derived)) => *factor = derived,
             Ok(None) => {}
             Err(error) => return ControlFlow::Break(Box::new(error)),
@@ -143,98 +143,6 @@ impl VisitorMut for Rewriter {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// Set-returning functions that DataFusion has not, in FROM: `f(x) AS a` is `LATERAL (SELECT f(x)) AS a`.
-fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>> {
-    let (name, arguments, alias, with_ordinality) = match factor {
-        ast::TableFactor::Table {
-            name,
-            args: Some(args),
-            alias,
-            with_ordinality,
-            ..
-        } => (name, &args.args, alias, with_ordinality),
-        ast::TableFactor::Function {
-            name,
-            args,
-            alias,
-            with_ordinality,
-            ..
-        } => (name, args, alias, with_ordinality),
-        _ => return Ok(None),
-    };
-    let Some(ObjectNamePart::Identifier(function)) = name.0.last() else {
-        return Ok(None);
-    };
-    let function = millrace_parser::fold(function);
-    // The elements of a JSON array are a column called value, whatever the relation is called.
-    let column = match function.as_str() {
-        "jsonb_array_elements"
-        | "json_array_elements"
-        | "jsonb_array_elements_text"
-        | "json_array_elements_text" => Ident::new("value"),
-        // It has two, with names of their own.
-        "pg_options_to_table" => Ident::new("option_name"),
-        "jsonb_object_keys"
-        | "json_object_keys"
-        | "string_to_table"
-        | "regexp_matches"
-        | "regexp_split_to_table" => match alias {
-            Some(alias) => alias.name.clone(),
-            None => Ident::new(function.as_str()),
-        },
-        _ => return Ok(None),
-    };
-    if *with_ordinality {
-        return Err(SqlError::unsupported(format!(
-            "{function}() WITH ORDINALITY is not supported; unnest() WITH ORDINALITY is"
-        )));
-    }
-    let expressions: Vec<Expr> = arguments
-        .iter()
-        .filter_map(|argument| match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-            _ => None,
-        })
-        .collect();
-    let mut query = parsed_query("SELECT 1")?;
-    if let SetExpr::Select(select) = query.body.as_mut() {
-        select.projection = match (function.as_str(), expressions.as_slice()) {
-            ("pg_options_to_table", [options]) => options_columns(options),
-            _ => vec![SelectItem::ExprWithAlias {
-                expr: call(&function, expressions),
-                alias: column,
-            }],
-        };
-    }
-    let alias = alias.clone().unwrap_or_else(|| ast::TableAlias {
-        explicit: true,
-        name: Ident::new(function.as_str()),
-        columns: vec![],
-        at: None,
-    });
-    Ok(Some(ast::TableFactor::Derived {
-        lateral: true,
-        subquery: query,
-        alias: Some(alias),
-        sample: None,
-    }))
-}
-
-/// The names and values of options, which are texts such as `name=value`.
-fn options_columns(options: &Expr) -> Vec<SelectItem> {
-    let option = || call("unnest", vec![options.clone()]);
-    let column = |name: &str, expr| SelectItem::ExprWithAlias {
-        expr,
-        alias: Ident::new(name),
-    };
-    let name = call(
-        "split_part",
-        vec![option(), text("="), Expr::value(Value::Number("1".into(), false))],
-    );
-    let value = call("regexp_replace", vec![option(), text("^[^=]*=?"), text("")]);
-    vec![column("option_name", name), column("option_value", value)]
 }
 
 /// `TABLE t` is `SELECT * FROM t`.
@@ -526,6 +434,11 @@ fn special_call(function: &Function) -> Option<Expr> {
     }
     match (folded.as_str(), arguments.len()) {
         ("generate_series", 2 | 3) => rows_of("generate_series", arguments),
+        // No table has partitions.
+        ("pg_partition_ancestors", 1) => rows_of(
+            "generate_series",
+            vec![number("1".to_owned()), number("0".to_owned())],
+        ),
         ("string_to_table", 2 | 3) => rows_of("string_to_array", arguments),
         ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
         ("jsonb_array_elements" | "json_array_elements", 1) => {

@@ -1,41 +1,94 @@
-//! ALTER of relations: names, columns, and two relations that swap their names.
+//! ALTER of relations: names, columns, constraints, and two relations that swap their names.
 //!
 //! Views keep what their names meant when they were made, so that none of this touches them: see
 //! [`millrace_catalog::bound`].
 
+mod column;
+mod constraint;
+mod form;
 mod watermark;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::sql::sqlparser::ast::{self, Ident};
 use millrace_catalog::event_time::EventTimeDef;
 use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::sequence::Takes;
 use millrace_catalog::{ColumnDef, Definition, Object, Relation, kind_name};
 use millrace_database::database::ddl::DdlGuard;
-use millrace_database::database::rows::{RowBuilder, positions};
-use millrace_engine::TableLocks;
-use millrace_functions::sql::rewrite;
-use millrace_parser::ast::{AlterOperation, AlterRelation, ColumnDefinition, ObjectKind as Kind, Options};
-use millrace_parser::walk::walk_expressions_mut;
-use millrace_planner::{Binder, RelationId, RelationKind};
+use millrace_parser::ast::{AlterOperation, AlterRelation, ObjectKind as Kind, Options};
+use millrace_planner::{RelationId, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::from_internal::df;
 use millrace_storage::ObjectKind;
 
+use self::column::{add_column, new_column, rename_column, set_default};
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::sequences;
 use crate::session::Session;
-use crate::statement::create_relation::{check_columns, check_expressions, columns};
 use crate::statement::done;
 
 /// Executes ALTER.
-pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<Outcome> {
+pub async fn execute(session: &Arc<Session>, mut alter: AlterRelation) -> SqlResult<Outcome> {
+    let operations = std::mem::take(&mut alter.operations);
+    match <[AlterOperation; 1]>::try_from(operations) {
+        Ok([operation]) if is_of_table(&operation) => {
+            session
+                .in_transaction(Box::pin(perform(session, &alter, operation, false)))
+                .await
+        }
+        Ok([operation]) => perform(session, &alter, operation, false).await,
+        Err(operations) => {
+            session
+                .in_transaction(Box::pin(several(session, &alter, operations)))
+                .await
+        }
+    }
+}
+
+/// Several actions, those first that PostgreSQL does first.
+async fn several(
+    session: &Arc<Session>,
+    alter: &AlterRelation,
+    mut operations: Vec<AlterOperation>,
+) -> SqlResult<Outcome> {
+    operations.sort_by_key(|operation| match operation {
+        AlterOperation::DropColumn { .. } | AlterOperation::DropConstraint { .. } => 0,
+        AlterOperation::SetColumnType { .. } => 1,
+        AlterOperation::AddColumn { .. } => 2,
+        _ => 3,
+    });
+    let adds = |operation: &AlterOperation| matches!(operation, AlterOperation::AddColumn { .. });
+    let rewrites = !operations.iter().all(adds);
+    let mut outcome = done("ALTER TABLE");
+    for operation in operations {
+        outcome = Ok(Box::pin(perform(session, alter, operation, rewrites)).await?);
+    }
+    outcome
+}
+
+/// Whether it concerns all rows of a table: they are read or written while nobody else may write.
+fn is_of_table(operation: &AlterOperation) -> bool {
+    matches!(
+        operation,
+        AlterOperation::DropColumn { .. }
+            | AlterOperation::SetColumnType { .. }
+            | AlterOperation::SetColumnNotNull { .. }
+            | AlterOperation::AddConstraint(_)
+            | AlterOperation::DropConstraint { .. }
+            | AlterOperation::RenameConstraint { .. }
+    )
+}
+
+/// Does one thing. With `rewrites` a new column is added by writing the rows anew, beside other actions that do.
+async fn perform(
+    session: &Arc<Session>,
+    alter: &AlterRelation,
+    operation: AlterOperation,
+    rewrites: bool,
+) -> SqlResult<Outcome> {
+    let adds_by_rewriting = rewrites && matches!(operation, AlterOperation::AddColumn { .. });
     let (tag, kind) = match alter.kind {
         Kind::Stream => ("ALTER STREAM", ObjectKind::Stream),
         Kind::Table => ("ALTER TABLE", ObjectKind::Table),
@@ -49,7 +102,21 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
         }
     };
     // A table is waited for before the right to change definitions, which others are to have meanwhile.
-    let locks = match &alter.operation {
+    let mut held = None;
+    let locks = match &operation {
+        operation if is_of_table(operation) || adds_by_rewriting => {
+            if let Ok(object) = find(session, &session.scope(), &alter.name, kind) {
+                session.hold_table(table_of(&object)?).await?;
+                held = Some(object.id);
+            }
+            if let AlterOperation::AddConstraint(constraint) = operation
+                && let Some(parent) = constraint::referenced(session, constraint)
+                && parent.kind == ObjectKind::Table
+            {
+                session.hold_table(table_of(&parent)?).await?;
+            }
+            None
+        }
         AlterOperation::AddColumn { .. } => match find(session, &session.scope(), &alter.name, kind) {
             Ok(object) if session.transaction_is_open() => {
                 hold(session, &object).await?;
@@ -73,7 +140,7 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
         found => found?,
     };
     session.database().jobs().check_unlocked(&[object.id])?;
-    match alter.operation {
+    match operation {
         AlterOperation::RenameTo(name) => rename(&guard, &object, &millrace_parser::fold(&name))?,
         AlterOperation::SwapWith(other) => {
             let other = find(session, &scope, &other, kind)?;
@@ -91,7 +158,7 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
         AlterOperation::AddColumn {
             if_not_exists,
             column,
-        } => match locks {
+        } if !adds_by_rewriting => match locks {
             Some((locked, locks)) if locked == object.id => {
                 // What feeds it is to give the column, too.
                 let added = async || {
@@ -103,37 +170,29 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
             None if guard.definitions().is_some() => {
                 add_column(session, &scope, &guard, &object, &column, if_not_exists, None)?;
             }
-            _ => {
-                return Err(SqlError::new(
-                    SqlState::SerializationFailure,
-                    format!(
-                        "relation \"{}\" was renamed while the statement waited for it",
-                        alter.name
-                    ),
-                )
-                .with_hint("Run it again."));
-            }
+            _ => return Err(renamed_meanwhile(&alter.name)),
         },
-        AlterOperation::DropColumn { .. } => {
-            return Err(
-                SqlError::unsupported(format!("{tag} .. DROP COLUMN is not supported")).with_hint(
-                    "Create a view without the column, or copy the other columns with CREATE TABLE .. AS.",
-                ),
-            );
-        }
-        AlterOperation::SetColumnType { .. } => {
-            return Err(SqlError::unsupported(format!("{tag} .. TYPE is not supported"))
-                .with_hint("Add a column of the new type, or cast in a view."));
+        operation @ (AlterOperation::AddColumn { .. }
+        | AlterOperation::DropColumn { .. }
+        | AlterOperation::SetColumnType { .. }
+        | AlterOperation::SetColumnNotNull { .. }
+        | AlterOperation::AddConstraint(_)
+        | AlterOperation::DropConstraint { .. }
+        | AlterOperation::RenameConstraint { .. }) => {
+            if held != Some(object.id) {
+                return Err(renamed_meanwhile(&alter.name));
+            }
+            let altering = form::Altering {
+                session,
+                scope: &scope,
+                guard: &guard,
+                object: &object,
+                relation: table_of(&object)?,
+            };
+            of_table(&altering, operation).await?;
         }
         AlterOperation::SetColumnDefault { name, default } => {
             set_default(session, &scope, &guard, &object, (&name, default))?;
-        }
-        AlterOperation::SetColumnNotNull { not_null, .. } => {
-            let verb = if not_null { "SET" } else { "DROP" };
-            return Err(
-                SqlError::unsupported(format!("{tag} .. {verb} NOT NULL is not supported"))
-                    .with_hint("Copy the rows into a new table with CREATE TABLE and INSERT .. SELECT."),
-            );
         }
         AlterOperation::SetOptions(options) if is_watermark(&object, &options) => {
             watermark::set_back(session, &guard, &object, &options.0[0].value).await?;
@@ -170,6 +229,59 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
         }
     }
     done(tag)
+}
+
+async fn of_table(altering: &form::Altering<'_>, operation: AlterOperation) -> SqlResult<()> {
+    match operation {
+        AlterOperation::AddColumn {
+            if_not_exists,
+            column,
+        } => {
+            let Some(mut column) = new_column(altering.session, altering.object, &column, if_not_exists)?
+            else {
+                return Ok(());
+            };
+            if let Some(default) = &column.default {
+                column.sequence = sequences::of_default(altering.session, default)?;
+            }
+            altering.add_column(column).await
+        }
+        AlterOperation::DropColumn {
+            if_exists,
+            name,
+            behavior,
+        } => altering.drop_column(&name, if_exists, behavior).await,
+        AlterOperation::SetColumnType {
+            name,
+            data_type,
+            using,
+        } => altering.set_type(&name, &data_type, using).await,
+        AlterOperation::SetColumnNotNull { name, not_null } => altering.set_not_null(&name, not_null).await,
+        AlterOperation::AddConstraint(constraint) => altering.add_constraint(*constraint).await,
+        AlterOperation::DropConstraint {
+            if_exists,
+            name,
+            behavior,
+        } => altering.drop_constraint(&name, if_exists, behavior).await,
+        AlterOperation::RenameConstraint { from, to } => altering.rename_constraint(&from, &to),
+        other => Err(SqlError::internal(format!("{other} is not of a table"))),
+    }
+}
+
+/// A table whose rows come from statements.
+fn table_of(object: &Object) -> SqlResult<&Relation> {
+    let relation = columns_of(object)?;
+    let cannot = || SqlError::unsupported(format!("this cannot be altered of {}", object.described()));
+    match (object.kind, &relation.connector) {
+        (ObjectKind::Table, None) => Ok(relation),
+        (ObjectKind::Table, Some(_)) => Err(cannot().with_detail("Its rows come from a connector.")),
+        _ => Err(cannot().with_hint("Rows of a stream never change: make a view of it.")),
+    }
+}
+
+fn renamed_meanwhile(name: &ast::ObjectName) -> SqlError {
+    let message = format!("relation \"{name}\" was renamed while the statement waited for it");
+    SqlError::new(SqlState::SerializationFailure, message).with_hint("Run it again.")
 }
 
 /// Whether it is `SET WATERMARK TO ..` of a stream.
@@ -287,109 +399,6 @@ fn columns_of(object: &Object) -> SqlResult<&Relation> {
     }
 }
 
-/// Rows that are written from now on get another default, or none.
-fn set_default(
-    session: &Session,
-    scope: &Scope,
-    guard: &DdlGuard<'_>,
-    object: &Object,
-    (name, default): (&Ident, Option<ast::Expr>),
-) -> SqlResult<()> {
-    let relation = columns_of(object)?;
-    let name = millrace_parser::fold(name);
-    let position = positions(relation, std::slice::from_ref(&name))?[0];
-    let mut changed = relation.columns.clone();
-    let column = &mut changed[position];
-    if column.generated.is_some() || column.proctime {
-        return Err(SqlError::new(
-            SqlState::SyntaxError,
-            format!(
-                "column \"{name}\" of relation \"{}\" is a generated column",
-                object.name
-            ),
-        ));
-    }
-    if column
-        .sequence
-        .is_some_and(|sequence| sequence.takes != Takes::Default)
-    {
-        return Err(SqlError::new(
-            SqlState::SyntaxError,
-            format!(
-                "column \"{name}\" of relation \"{}\" is an identity column",
-                object.name
-            ),
-        ));
-    }
-    column.sequence = match &default {
-        Some(default) => sequences::of_default(session, default)?,
-        None => None,
-    };
-    column.default = default;
-    let changed = with_columns(object, relation, changed, relation.event_time.clone());
-    let relation = columns_of(&changed)?;
-    check_expressions(session, scope, relation)?;
-    guard.put(changed)
-}
-
-fn rename_column(guard: &DdlGuard<'_>, object: &Object, from: &Ident, to: &Ident) -> SqlResult<()> {
-    let mut object = object.clone();
-    if let Definition::Relation(relation) = &mut object.definition {
-        let (from, to) = (millrace_parser::fold(from), millrace_parser::fold(to));
-        for check in &mut relation.checks {
-            rename_in(&mut check.expression, &from, &to);
-        }
-    }
-    let object = &object;
-    let relation = columns_of(object)?;
-    let (from, to) = (millrace_parser::fold(from), millrace_parser::fold(to));
-    let position = positions(relation, std::slice::from_ref(&from))?[0];
-    let mut changed = relation.columns.clone();
-    check_new(object, relation, &to)?;
-    changed[position].field = Arc::new(changed[position].field.as_ref().clone().with_name(&to));
-    for column in &mut changed {
-        if let Some(expression) = &mut column.generated {
-            rename_in(expression, &from, &to);
-        }
-    }
-    let mut event_time = relation.event_time.clone();
-    if let Some(event_time) = &mut event_time {
-        rename_in(&mut event_time.watermark, &from, &to);
-    }
-    guard.put(with_columns(object, relation, changed, event_time))
-}
-
-/// Renames a column in an expression over the columns of one relation.
-fn rename_in(expression: &mut ast::Expr, from: &str, to: &str) {
-    let rename = |ident: &mut Ident| {
-        if millrace_parser::fold(ident) == from {
-            *ident = Ident::with_quote('"', to);
-        }
-    };
-    let _: ControlFlow<()> = walk_expressions_mut(expression, |expr| {
-        match expr {
-            ast::Expr::Identifier(ident) => rename(ident),
-            ast::Expr::CompoundIdentifier(parts) => {
-                if let Some(last) = parts.last_mut() {
-                    rename(last);
-                }
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    });
-}
-
-fn check_new(object: &Object, relation: &Relation, name: &str) -> SqlResult<()> {
-    if relation.columns.iter().any(|column| column.field.name() == name) {
-        return Err(SqlError::new(
-            SqlState::DuplicateColumn,
-            format!("column \"{name}\" of relation \"{}\" already exists", object.name),
-        ));
-    }
-    Ok(())
-}
-
 /// The object with other columns; the key and its name stay.
 fn with_columns(
     object: &Object,
@@ -409,6 +418,7 @@ fn with_columns(
     changed.key_name.clone_from(&relation.key_name);
     let changed = changed
         .with_checks(relation.checks.clone())
+        .with_foreign_keys(relation.foreign_keys.clone())
         .with_event_time(event_time)
         .with_connector(relation.connector.clone())
         .with_errors(relation.errors)
@@ -423,92 +433,4 @@ fn with_columns(
 fn is_named_by_source(object: &Object) -> bool {
     let connector = object.relation().and_then(|relation| relation.connector.as_ref());
     connector.is_some()
-}
-
-fn add_column(
-    session: &Arc<Session>,
-    scope: &Scope,
-    guard: &DdlGuard<'_>,
-    object: &Object,
-    definition: &ColumnDefinition,
-    if_not_exists: bool,
-    locks: Option<&TableLocks>,
-) -> SqlResult<()> {
-    let relation = columns_of(object)?;
-    let name = millrace_parser::fold(&definition.name);
-    if let Err(error) = check_new(object, relation, &name) {
-        if if_not_exists {
-            session.notice(Severity::Notice, format!("{}, skipping", error.message));
-            return Ok(());
-        }
-        return Err(error);
-    }
-    if definition.generated.is_some() || definition.proctime {
-        return Err(
-            SqlError::unsupported("adding a generated column is not supported")
-                .with_hint(format!("Compute it in a view over \"{}\".", object.name)),
-        );
-    }
-    let mut column = columns(std::slice::from_ref(definition), &[])?.remove(0);
-    column.added = Some(value_in_old_rows(session, scope, object, &column)?);
-    let mut changed = relation.columns.clone();
-    changed.push(column.clone());
-    check_columns(changed.iter().map(|column| column.field.name().as_str()))?;
-    guard.add_column(
-        locks,
-        with_columns(object, relation, changed, relation.event_time.clone()),
-        &column,
-    )
-}
-
-/// What the rows that there are get: the default, as it is now, or NULL.
-fn value_in_old_rows(
-    session: &Session,
-    scope: &Scope,
-    object: &Object,
-    column: &ColumnDef,
-) -> SqlResult<ScalarValue> {
-    if let Some(default) = &column.default {
-        if sequences::of_default(session, default)?.is_some() {
-            return Err(SqlError::unsupported(
-                "adding a column with a default from a sequence is not supported",
-            )
-            .with_hint("Add the column, and give it the default with ALTER COLUMN .. SET DEFAULT."));
-        }
-        let mut default = default.clone();
-        rewrite::expression(&mut default)?;
-        let reader = session.database().reader(scope);
-        let bound =
-            df(Binder::new(session.database().state(), &reader).expression(&default, &DFSchema::empty()))?;
-        if bound.is_volatile() {
-            return Err(
-                SqlError::unsupported("adding a column with a volatile default is not supported")
-                    .with_detail("Each existing row would get a different value."),
-            );
-        }
-    }
-    let alone = Relation::new(
-        object.id,
-        &object.name,
-        RelationKind::Table,
-        vec![column.clone()],
-        &[],
-        false,
-    );
-    let builder = RowBuilder::new(session.database(), scope, &alone, &[])?;
-    let row = builder.build(&[], 1).map_err(|failure| {
-        let error = *failure.error;
-        match error.code {
-            SqlState::NotNullViolation => SqlError::new(
-                error.code,
-                format!(
-                    "column \"{}\" is NOT NULL and has no DEFAULT",
-                    column.field.name()
-                ),
-            )
-            .with_hint("It would be NULL in existing rows: add a DEFAULT, or omit NOT NULL."),
-            _ => error,
-        }
-    })?;
-    df(ScalarValue::try_from_array(row.column(0), 0))
 }

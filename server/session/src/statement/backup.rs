@@ -33,7 +33,9 @@ pub async fn execute(session: &Arc<Session>, to: &str) -> SqlResult<Outcome> {
     let moment = {
         let guard = session.ddl().await?;
         say_what_is_gone(session)?;
-        guard.database().store().begin_backup()?
+        let mut moment = guard.database().store().begin_backup()?;
+        moment.leave_out(&guard.database().all_temporary());
+        moment
     };
     tokio::task::spawn_blocking(move || moment.write(&target))
         .await

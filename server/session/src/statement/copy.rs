@@ -19,6 +19,7 @@ use millrace_postgres::from_internal;
 
 use crate::copy_in::CopyIn;
 use crate::names;
+use crate::object_names;
 use crate::outcome::{CopyOut, CopyRows, Outcome};
 use crate::query::{OutputColumns, Providers};
 use crate::session::Session;
@@ -171,6 +172,7 @@ async fn query(
         }
         CopySource::Subscribe(_) => return Err(SqlError::internal("SUBSCRIBE is not a query")),
     };
+    object_names::shown(&mut statement);
     let (plan, columns) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     Ok(session.guarded(session.start(physical)?, &columns, running))

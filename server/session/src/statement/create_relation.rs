@@ -1,7 +1,8 @@
 //! CREATE STREAM and CREATE TABLE, with columns or AS a query.
 
 mod beside;
-mod constraints;
+pub(super) mod constraints;
+mod foreign_keys;
 mod include;
 mod own_sequences;
 mod table_as;
@@ -15,11 +16,12 @@ use millrace_catalog::connector::postgres::Postgres;
 use millrace_catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};
 use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::temporary;
 use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::rows::RowBuilder;
 use millrace_functions::sql::equality;
-use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, Options};
+use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, OnCommit, Options};
 use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -52,6 +54,8 @@ struct New<'a> {
     event_time: Option<EventTimeDef>,
     connector: Option<ConnectorDef>,
     keeping: Retention,
+    temporary: bool,
+    on_commit: Option<OnCommit>,
     text: &'a str,
 }
 
@@ -137,6 +141,8 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
         event_time,
         connector,
         keeping,
+        temporary: false,
+        on_commit: None,
         text,
     };
     make(session, new).await?;
@@ -147,9 +153,6 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
 pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) -> SqlResult<Outcome> {
     if create.or_replace {
         return Err(SqlError::unsupported("CREATE OR REPLACE TABLE is not supported"));
-    }
-    if create.temporary {
-        return Err(SqlError::unsupported("temporary tables are not supported"));
     }
     if create.append_only {
         return Err(
@@ -177,6 +180,12 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
         return Err(
             SqlError::unsupported("UNIQUE constraints are not supported with a connector")
                 .with_hint("A row of a key takes the place of the one before: use PRIMARY KEY."),
+        );
+    }
+    if connector.is_some() && constraints.has_foreign_keys() {
+        return Err(
+            SqlError::unsupported("FOREIGN KEY constraints are not supported with a connector")
+                .with_detail("Its rows are taken as they are."),
         );
     }
     refuse_extras(
@@ -222,6 +231,8 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
                 event_time: None,
                 connector,
                 keeping,
+                temporary: create.temporary,
+                on_commit: create.on_commit,
                 text,
             };
             make(session, new).await?;
@@ -251,7 +262,8 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     }
     let guard = session.ddl().await?;
     let scope = session.scope();
-    let (schema, name) = names::new_name(session, &scope, new.name)?;
+    let (schema, name, is_temporary) = names::new_table_name(session, &scope, new.name, new.temporary)?;
+    let keeping = keeping(&new, is_temporary)?;
     if new.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
         session.notice(
             Severity::Notice,
@@ -260,6 +272,10 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         return Ok(None);
     }
     guard.check_free(&scope.database, &schema, &name)?;
+    if keeping.on_commit == temporary::OnCommit::Drop && guard.definitions().is_none() {
+        // It would go with the statement.
+        return Ok(None);
+    }
     let id = guard.next_id()?;
     let kind = new.relation_kind();
     let mut objects = vec![];
@@ -296,9 +312,13 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         .with_event_time(event_time)
         .with_connector(new.connector)
         .with_errors(errors)
-        .with_keeping(new.keeping);
+        .with_keeping(keeping);
     let checks = new.constraints.checks(session, &scope, &relation)?;
     let relation = relation.with_checks(checks);
+    let foreign_keys = new
+        .constraints
+        .foreign_keys(session, &scope, &schema, &relation)?;
+    let relation = relation.with_foreign_keys(foreign_keys);
     check_expressions(session, &scope, &relation)?;
     session.database().try_generator(&scope, &relation)?;
     let object = Object {
@@ -330,6 +350,29 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         upstream::fill(session, &source, &object).await?;
     }
     Ok(Some(Arc::new(object)))
+}
+
+/// How the rows of what is made are kept.
+fn keeping(new: &New<'_>, is_temporary: bool) -> SqlResult<Retention> {
+    if !is_temporary {
+        return match new.on_commit {
+            None => Ok(new.keeping),
+            Some(_) => Err(SqlError::new(
+                SqlState::InvalidTableDefinition,
+                "ON COMMIT can only be used on temporary tables",
+            )),
+        };
+    }
+    if new.kind != ObjectKind::Table || new.connector.is_some() {
+        return Err(SqlError::unsupported(
+            "only tables that are written to by statements can be temporary",
+        ));
+    }
+    Ok(new.keeping.temporary(match new.on_commit {
+        None | Some(OnCommit::PreserveRows) => temporary::OnCommit::PreserveRows,
+        Some(OnCommit::DeleteRows) => temporary::OnCommit::DeleteRows,
+        Some(OnCommit::Drop) => temporary::OnCommit::Drop,
+    }))
 }
 
 /// Defaults and generated columns must bind, and defaults must fit their columns.
@@ -487,7 +530,7 @@ fn refuse_extras(
         };
         return Err(
             SqlError::unsupported(format!("{what} constraints are not supported")).with_hint(
-                "The supported constraints are PRIMARY KEY, UNIQUE, CHECK and NOT NULL, of tables.",
+                "The supported constraints are PRIMARY KEY, UNIQUE, CHECK, FOREIGN KEY and NOT NULL, of tables.",
             ),
         );
     }

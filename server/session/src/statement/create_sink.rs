@@ -22,7 +22,9 @@ use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::query::view_flow;
 use crate::session::Session;
-use crate::statement::create_view::{check_names, emit, make, plan, say_what_is_gone, slides};
+use crate::statement::create_view::{
+    check_names, emit, make, plan, refuse_temporary, say_what_is_gone, slides,
+};
 use crate::statement::done;
 
 /// Executes CREATE SINK. Of a query, returns when its view is filled.
@@ -69,6 +71,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
             }
             let from = names::resolve(session, &scope, &from)?;
             let relation = read(&from)?;
+            refuse_temporary(&scope, &[from.id])?;
             session.database().jobs().check_unlocked(&[from.id])?;
             let info = &relation.info;
             let def = options.sink(&name, from.id, None, info)?;

@@ -6,6 +6,7 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
 use millrace_catalog::flow::FlowDef;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{Definition, Object, Planned, QueryDef, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
@@ -76,8 +77,9 @@ pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlR
     let reader = session.database().reader(&path_scope);
     let plan = reader.bind_query_text(&query)?;
     check_columns((plan.schema().fields().iter()).map(|field| copies::original(field.name())))?;
-    query.names = reader.names();
+    query = query.with_names(reader.names());
     let depends = query.depends();
+    refuse_temporary(&scope, &depends)?;
     session.database().jobs().check_unlocked(&depends)?;
     if let Some(old) = &before {
         check_no_circle(&scope.catalog, old, &depends)?;
@@ -157,6 +159,22 @@ fn in_transaction(definitions: &Arc<Definitions>, making: Making) -> SqlResult<(
             "a view cannot be replaced inside a transaction where rows have to be made again",
         )
         .with_hint("Replace it before BEGIN or after COMMIT.")),
+    }
+}
+
+/// Refuses what lasts over what goes with a session.
+///
+/// # Errors
+/// 0A000.
+pub(super) fn refuse_temporary(scope: &Scope, depends: &[ObjectId]) -> SqlResult<()> {
+    let objects = depends.iter().filter_map(|id| scope.catalog.object(*id));
+    match objects.into_iter().find(|object| is_temporary(&object.schema)) {
+        None => Ok(()),
+        Some(table) => Err(SqlError::unsupported(format!(
+            "a view over temporary table \"{}\" is not supported",
+            table.name
+        ))
+        .with_detail("The table goes with its session.")),
     }
 }
 
@@ -290,6 +308,7 @@ pub(super) fn plan(
     let fields = planned.graph.schema.fields();
     check_columns(fields.iter().map(|field| copies::original(field.name())))?;
     let depends = planned.query.depends();
+    refuse_temporary(scope, &depends)?;
     database.jobs().check_unlocked(&depends)?;
     Ok((planned, depends))
 }

@@ -11,6 +11,7 @@ use millrace_postgres::units;
 
 use crate::cursor::{Cursor, Patience};
 use crate::limits::check_limit;
+use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{OutputColumns, Providers};
 use crate::session::Session;
@@ -40,6 +41,7 @@ pub async fn declare(
         check_new(session, &name, hold)?;
         let scope = session.scope();
         let mut statement = ast::Statement::Query(query);
+        object_names::shown(&mut statement);
         let (plan, columns) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
         let physical = session.physical_plan(plan, &Providers::new()).await?;
         let stream = session.start(physical)?;

@@ -1,6 +1,6 @@
 //! DROP, with what depends on the objects named (RESTRICT) or dropped as well (CASCADE).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_catalog::scope::Scope;
@@ -84,16 +84,19 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
     ids.extend(implied);
     let named: BTreeSet<ObjectId> = ids.clone();
     let all = scope.catalog.closure(&ids.iter().copied().collect::<Vec<_>>());
+    let references = references(&scope.catalog, &targets, &all)?;
     let in_the_way: Vec<&ObjectId> = if matches!(drop.kind, Kind::Schema) {
         all.iter().filter(|id| !roots.contains(id)).collect()
     } else {
         all.difference(&named).collect()
     };
-    if drop.behavior == DropBehavior::Restrict && !in_the_way.is_empty() {
+    if drop.behavior == DropBehavior::Restrict && (!in_the_way.is_empty() || !references.is_empty()) {
         let first = targets
             .iter()
             .find(|object| {
-                !scope.catalog.dependents(&BTreeSet::from([object.id])).is_empty() || contained.len() > 1
+                !scope.catalog.dependents(&BTreeSet::from([object.id])).is_empty()
+                    || references.iter().any(|reference| reference.on == object.id)
+                    || contained.len() > 1
             })
             .unwrap_or(&targets[0]);
         let message = format!(
@@ -106,6 +109,14 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
                 .filter_map(|id| scope.catalog.object(**id))
                 .map(|object| format!("{} depends on schema {}", object.described(), first.name));
             with_detail(&message, lines.collect())
+        } else if in_the_way.is_empty() {
+            with_detail(
+                &message,
+                references
+                    .iter()
+                    .map(|reference| reference.line.clone())
+                    .collect(),
+            )
         } else {
             dependents_error(&message, first, &scope.catalog)
         });
@@ -138,7 +149,7 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
         .with_hint(format!("Wait for it, or use CANCEL JOB {}.", job.id)));
     }
     session.database().cancel_jobs(&jobs).await;
-    let others = all.len() - named.len();
+    let others = all.len() - named.len() + references.len();
     if others > 0 {
         session.notice(
             Severity::Notice,
@@ -148,8 +159,79 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
             ),
         );
     }
-    guard.drop(&all).await?;
+    let mut changed: BTreeMap<ObjectId, Object> = BTreeMap::new();
+    for reference in references {
+        let table = changed
+            .entry(reference.table.id)
+            .or_insert_with(|| reference.table.as_ref().clone());
+        if let Definition::Relation(relation) = &mut table.definition {
+            relation.foreign_keys.retain(|key| key.name != reference.key);
+        }
+        table.restate();
+    }
+    guard.drop_and_put(&all, changed.into_values().collect()).await?;
     done(tag)
+}
+
+/// A foreign key of a table that stays, which cannot be there without what is dropped.
+struct Reference {
+    /// What is dropped.
+    on: ObjectId,
+    table: Arc<Object>,
+    key: String,
+    /// How it depends.
+    line: String,
+}
+
+/// The foreign keys that go when all of these objects go.
+///
+/// # Errors
+/// An index is dropped that a constraint is made of.
+fn references(
+    catalog: &CatalogSnapshot,
+    targets: &[Arc<Object>],
+    all: &BTreeSet<ObjectId>,
+) -> SqlResult<Vec<Reference>> {
+    let mut found = vec![];
+    for object in all.iter().filter_map(|id| catalog.object(*id)) {
+        let (table, columns) = match &object.definition {
+            Definition::Index(index) if !all.contains(&index.relation) => {
+                let Some(table) = catalog.object(index.relation).filter(|_| index.is_unique) else {
+                    continue;
+                };
+                if index.is_constraint && targets.iter().any(|target| target.id == object.id) {
+                    let name = &object.name;
+                    let of = table.described();
+                    return Err(SqlError::new(
+                        SqlState::DependentObjectsStillExist,
+                        format!("cannot drop index {name} because constraint {name} on {of} requires it"),
+                    )
+                    .with_hint(format!("You can drop constraint {name} on {of} instead.")));
+                }
+                (table, Some(index.columns.as_slice()))
+            }
+            Definition::Relation(_) => (object, None),
+            _ => continue,
+        };
+        let uniques = catalog.uniques_of(table);
+        for (child, key) in catalog.references_to(table.id) {
+            let needs = columns.is_none_or(|columns| key.needs(columns, &uniques));
+            if needs && !all.contains(&child.id) {
+                found.push(Reference {
+                    on: object.id,
+                    table: Arc::clone(child),
+                    key: key.name.clone(),
+                    line: format!(
+                        "constraint {} on {} depends on {}",
+                        key.name,
+                        child.described(),
+                        object.described()
+                    ),
+                });
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn is_missing(code: SqlState) -> bool {
@@ -312,6 +394,11 @@ fn contents(session: &Session, catalog: &CatalogSnapshot, object: &Arc<Object>) 
 
 /// "cannot ... because other objects depend on it", naming them.
 pub(crate) fn dependents_error(message: &str, object: &Arc<Object>, catalog: &CatalogSnapshot) -> SqlError {
+    with_detail(message, dependents_of(object, catalog))
+}
+
+/// What depends on an object, directly or not, each with what it depends on.
+pub(crate) fn dependents_of(object: &Arc<Object>, catalog: &CatalogSnapshot) -> Vec<String> {
     let mut lines = vec![];
     let mut seen = BTreeSet::from([object.id]);
     let mut next = vec![Arc::clone(object)];
@@ -326,7 +413,7 @@ pub(crate) fn dependents_error(message: &str, object: &Arc<Object>, catalog: &Ca
             next.push(Arc::clone(dependent));
         }
     }
-    with_detail(message, lines)
+    lines
 }
 
 fn with_detail(message: &str, lines: Vec<String>) -> SqlError {

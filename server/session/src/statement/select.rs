@@ -11,6 +11,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 
 use crate::constants;
+use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{OutputColumns, Providers};
 use crate::session::Session;
@@ -35,6 +36,7 @@ pub async fn execute(
     let mut has_slept = false;
     loop {
         let scope = session.scope();
+        object_names::shown(statement);
         let locks = match statement {
             ast::Statement::Query(query) => std::mem::take(&mut query.locks),
             _ => vec![],

@@ -1,14 +1,19 @@
 //! SET, RESET, DISCARD.
 
+use std::collections::BTreeSet;
+
 use datafusion::sql::sqlparser::ast::{
     DiscardObject, Set, SetSessionAuthorizationParam, SetSessionAuthorizationParamKind,
     TransactionAccessMode, TransactionMode,
 };
+use millrace_catalog::CatalogSnapshot;
 use millrace_catalog::settings::join_list;
+use millrace_catalog::temporary::schema_of;
 use millrace_database::sessions::TransactionStatus;
 use millrace_parser::ast::{SetValue, SetVariable};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse;
+use millrace_storage::ObjectId;
 
 use crate::notice::Severity;
 use crate::outcome::Outcome;
@@ -107,8 +112,22 @@ pub fn other(session: &Session, set: &Set) -> SqlResult<Outcome> {
     }
 }
 
+/// Drops the temporary tables of the session.
+async fn drop_temporary(session: &Session) -> SqlResult<()> {
+    let schema = schema_of(session.id());
+    let own = |catalog: &CatalogSnapshot| -> BTreeSet<ObjectId> {
+        let own = catalog.objects().filter(|object| object.schema == schema);
+        own.map(|object| object.id).collect()
+    };
+    if own(&session.catalog()).is_empty() {
+        return Ok(());
+    }
+    let guard = session.ddl().await?;
+    guard.drop(&own(&guard.catalog())).await
+}
+
 /// DISCARD: the session is as it was at its start.
-pub(crate) fn discard(session: &Session, what: &DiscardObject) -> SqlResult<Outcome> {
+pub(crate) async fn discard(session: &Session, what: &DiscardObject) -> SqlResult<Outcome> {
     if matches!(what, DiscardObject::ALL) {
         if session.transaction_status() != TransactionStatus::Idle {
             return Err(SqlError::new(
@@ -116,6 +135,7 @@ pub(crate) fn discard(session: &Session, what: &DiscardObject) -> SqlResult<Outc
                 "DISCARD ALL cannot run inside a transaction block",
             ));
         }
+        drop_temporary(session).await?;
         reset_all(session)?;
         session.prepared.lock().clear();
         session.cursors.lock().clear();
@@ -123,6 +143,9 @@ pub(crate) fn discard(session: &Session, what: &DiscardObject) -> SqlResult<Outc
         let (news, database) = (session.database().news(), &session.info().database);
         news.unlisten(database, session.id(), None);
         return done("DISCARD ALL");
+    }
+    if matches!(what, DiscardObject::TEMP) {
+        drop_temporary(session).await?;
     }
     done(match what {
         DiscardObject::PLANS => "DISCARD PLANS",

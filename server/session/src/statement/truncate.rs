@@ -1,13 +1,17 @@
 //! TRUNCATE: all rows of tables go.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
-use datafusion::sql::sqlparser::ast::Truncate;
-use millrace_postgres::error::SqlResult;
+use datafusion::sql::sqlparser::ast::{CascadeOption, Truncate, TruncateIdentityOption};
+use millrace_catalog::Object;
+use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal::df;
+use millrace_storage::ObjectId;
 
+use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::query::Providers;
 use crate::session::Session;
@@ -15,27 +19,77 @@ use crate::statement::delete::removals;
 use crate::statement::done;
 use crate::{names, write};
 
-/// Executes TRUNCATE. Several tables are emptied one after the other; inside a transaction, together.
+/// Executes TRUNCATE. Several tables are emptied together.
 pub async fn execute(session: &Arc<Session>, truncate: &Truncate) -> SqlResult<Outcome> {
+    if truncate.identity == Some(TruncateIdentityOption::Restart) {
+        return Err(
+            SqlError::unsupported("TRUNCATE .. RESTART IDENTITY is not supported")
+                .with_hint("Use setval() to go on from another value."),
+        );
+    }
     let scope = session.scope();
-    let objects = truncate
+    let mut objects = truncate
         .table_names
         .iter()
         .map(|target| names::resolve(session, &scope, &target.name))
         .collect::<SqlResult<Vec<_>>>()?;
+    let is_cascade = truncate.cascade == Some(CascadeOption::Cascade);
+    with_references(session, &mut objects, is_cascade)?;
     for object in &objects {
         write::table(object, "truncate")?;
     }
-    for object in &objects {
-        let relation = write::table(object, "truncate")?;
-        let write = session.begin_write(relation).await?;
-        let source = provider_as_source(write.current().await?);
-        let plan =
-            df(LogicalPlanBuilder::scan(object.name.as_str(), source, None)
-                .and_then(LogicalPlanBuilder::build))?;
-        let rows = session.collect(plan, &Providers::new()).await?;
-        let (changes, _) = removals(relation, rows)?;
-        write.finish(changes).await?;
-    }
+    session
+        .in_transaction(async {
+            for object in &objects {
+                empty(session, object).await?;
+            }
+            Ok(())
+        })
+        .await?;
     done("TRUNCATE TABLE")
+}
+
+/// Adds the tables that refer to those that are named, or refuses to leave them as they are.
+fn with_references(session: &Session, objects: &mut Vec<Arc<Object>>, is_cascade: bool) -> SqlResult<()> {
+    let catalog = session.catalog();
+    let mut known: BTreeSet<ObjectId> = objects.iter().map(|object| object.id).collect();
+    let mut at = 0;
+    while let Some(object) = objects.get(at).cloned() {
+        at += 1;
+        for (child, _) in catalog.references_to(object.id) {
+            if !known.insert(child.id) {
+                continue;
+            }
+            if !is_cascade {
+                return Err(SqlError::unsupported(
+                    "cannot truncate a table referenced in a foreign key constraint",
+                )
+                .with_detail(format!(
+                    "Table \"{}\" references \"{}\".",
+                    child.name, object.name
+                ))
+                .with_hint(format!(
+                    "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                    child.name
+                )));
+            }
+            session.notice(
+                Severity::Notice,
+                format!("truncate cascades to table \"{}\"", child.name),
+            );
+            objects.push(Arc::clone(child));
+        }
+    }
+    Ok(())
+}
+
+async fn empty(session: &Arc<Session>, object: &Object) -> SqlResult<()> {
+    let relation = write::table(object, "truncate")?;
+    let write = session.begin_write(relation).await?;
+    let source = provider_as_source(write.current().await?);
+    let plan =
+        df(LogicalPlanBuilder::scan(object.name.as_str(), source, None).and_then(LogicalPlanBuilder::build))?;
+    let rows = session.collect(plan, &Providers::new()).await?;
+    let (changes, _) = removals(relation, rows)?;
+    write.finish_unchecked(changes).await
 }

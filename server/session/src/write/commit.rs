@@ -1,13 +1,16 @@
 //! The end of a transaction: its changes as one write, and what it has defined as one line of the catalog's journal.
 
+use std::future::Future;
 use std::sync::Arc;
 
+use millrace_catalog::CatalogSnapshot;
+use millrace_catalog::temporary::OnCommit;
 use millrace_database::database::definitions::Definitions;
 use millrace_database::running::Running;
 use millrace_engine::BackfillOptions;
 use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::news;
 use crate::session::Session;
@@ -27,6 +30,7 @@ impl Session {
             }
         };
         self.cursors.lock().retain(|_, cursor| cursor.hold);
+        self.settle_temporary(&mut active);
         let written = match active.definitions.take() {
             None => self.write(&mut active).await,
             Some(definitions) => {
@@ -55,6 +59,42 @@ impl Session {
             self.put_settings(settings);
         }
         written
+    }
+
+    /// Runs in the open transaction, or in one of its own that ends with it.
+    ///
+    /// # Errors
+    /// Those of the work; nothing of it is kept in the second case.
+    pub(crate) async fn in_transaction<T>(
+        self: &Arc<Self>,
+        work: impl Future<Output = SqlResult<T>>,
+    ) -> SqlResult<T> {
+        if self.transaction_is_open() {
+            return work.await;
+        }
+        let active = Active::new(true, self.is_read_only());
+        *self.transaction.lock() = Transaction::Active(Box::new(active));
+        let own = OwnTransaction(Arc::clone(self));
+        let done = work.await?;
+        self.commit().await?;
+        drop(own);
+        Ok(done)
+    }
+
+    /// Forgets what does not outlast the transaction: rows of temporary tables, and such tables.
+    fn settle_temporary(&self, active: &mut Active) {
+        let definitions = active.definitions.as_ref();
+        let catalog = definitions.map_or_else(|| self.db.catalog(), |definitions| definitions.catalog());
+        active
+            .changes
+            .retain(|id, _| on_commit(&catalog, ObjectId(id.0)) != OnCommit::DeleteRows);
+        if let Some(definitions) = definitions {
+            let ids = catalog.objects().map(|object| object.id);
+            let dropped: Vec<ObjectId> = ids
+                .filter(|id| on_commit(&catalog, *id) == OnCommit::Drop)
+                .collect();
+            definitions.remove(&catalog.closure(&dropped));
+        }
     }
 
     async fn write(&self, active: &mut Active) -> SqlResult<()> {
@@ -160,6 +200,21 @@ impl Session {
             rows_per_second,
             ..BackfillOptions::default()
         })
+    }
+}
+
+/// What COMMIT does to a table.
+pub(super) fn on_commit(catalog: &CatalogSnapshot, id: ObjectId) -> OnCommit {
+    let relation = catalog.object(id).and_then(|object| object.relation());
+    relation.map_or_else(OnCommit::default, |relation| relation.keeping.on_commit)
+}
+
+/// A transaction of one statement; it is taken back unless it was committed.
+struct OwnTransaction(Arc<Session>);
+
+impl Drop for OwnTransaction {
+    fn drop(&mut self) {
+        *self.0.transaction.lock() = Transaction::Idle;
     }
 }
 

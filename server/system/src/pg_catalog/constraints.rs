@@ -1,17 +1,17 @@
-//! `pg_index`, `pg_constraint` and `pg_indexes`: primary keys, UNIQUE, CHECK, and the indexes that were made by themselves.
+//! `pg_index`, `pg_constraint` and `pg_indexes`: primary keys, UNIQUE, CHECK, FOREIGN KEY, and the indexes that were made by themselves.
 
 use std::sync::Arc;
 
-use millrace_catalog::{CatalogSnapshot, CheckDef, Definition, Object, Relation};
+use millrace_catalog::{CatalogSnapshot, CheckDef, Definition, ForeignKeyDef, Object, Relation};
 
 use crate::pg_catalog::relations::flag;
 use crate::pg_catalog::table::Row;
 use crate::pg_catalog::{
-    CHECK_OID, CONSTRAINT_OID, FIRST_OID, KEY_INDEX_OID, definitions, namespace_oid, oid,
+    CHECK_OID, CONSTRAINT_OID, FIRST_OID, FOREIGN_KEY_OID, KEY_INDEX_OID, definitions, namespace_oid, oid,
 };
 
 /// An index, as `pg_index` has it.
-pub(super) struct Index<'a> {
+pub(crate) struct Index<'a> {
     /// Its oid.
     pub oid: i64,
     /// Its name.
@@ -25,7 +25,7 @@ pub(super) struct Index<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum IndexKind {
+pub(crate) enum IndexKind {
     /// Made by CREATE INDEX.
     Plain,
     /// Made by CREATE UNIQUE INDEX.
@@ -58,7 +58,7 @@ fn keyed<'a>(
 }
 
 /// Every index; those behind primary keys included.
-pub(super) fn indexes<'a>(catalog: &'a CatalogSnapshot, database: &'a str) -> Vec<Index<'a>> {
+pub(crate) fn indexes<'a>(catalog: &'a CatalogSnapshot, database: &'a str) -> Vec<Index<'a>> {
     let made = catalog.relations(database).filter_map(|object| {
         let Definition::Index(index) = &object.definition else {
             return None;
@@ -86,7 +86,7 @@ pub(super) fn indexes<'a>(catalog: &'a CatalogSnapshot, database: &'a str) -> Ve
 }
 
 /// CHECK constraints with their oids, in one order.
-pub(super) fn checks<'a>(
+pub(crate) fn checks<'a>(
     catalog: &'a CatalogSnapshot,
     database: &'a str,
 ) -> impl Iterator<Item = (i64, &'a Arc<Object>, &'a CheckDef)> {
@@ -101,6 +101,32 @@ pub(super) fn checks<'a>(
     (CHECK_OID..)
         .zip(all)
         .map(|(oid, (object, check))| (oid, object, check))
+}
+
+/// FOREIGN KEY constraints with their oids, in one order.
+pub(crate) fn foreign_keys<'a>(
+    catalog: &'a CatalogSnapshot,
+    database: &'a str,
+) -> impl Iterator<Item = (i64, &'a Arc<Object>, &'a ForeignKeyDef)> {
+    let tables = catalog.relations(database);
+    let all = tables.flat_map(|object| {
+        let keys = object.relation().map(|relation| relation.foreign_keys.as_slice());
+        keys.unwrap_or_default().iter().map(move |key| (object, key))
+    });
+    (FOREIGN_KEY_OID..)
+        .zip(all)
+        .map(|(oid, (object, key))| (oid, object, key))
+}
+
+/// The index by which the columns are unique to which a foreign key refers.
+pub(crate) fn index_behind<'a>(indexes: &'a [Index<'a>], key: &ForeignKeyDef) -> Option<&'a Index<'a>> {
+    let is_behind = |index: &&Index<'_>| {
+        index.on.id == key.table
+            && index.kind != IndexKind::Plain
+            && index.columns.len() == key.referenced.len()
+            && index.columns.iter().all(|column| key.referenced.contains(column))
+    };
+    indexes.iter().find(is_behind)
 }
 
 fn numbers(positions: &[usize]) -> String {
@@ -169,6 +195,20 @@ pub(super) fn pg_constraint(catalog: &CatalogSnapshot, database: &str) -> Vec<Ro
         of_check.insert("conkey", numbers(&definitions::checked_columns(on, check)));
         of_check.insert("conbin", check.expression.to_string());
         rows.push(of_check);
+    }
+    let indexes = indexes(catalog, database);
+    for (oid_of, on, key) in foreign_keys(catalog, database) {
+        let mut of_key = row(oid_of, &key.name, "f", on);
+        let index = index_behind(&indexes, key).map_or(0, |index| index.oid);
+        of_key.insert("conindid", index.to_string());
+        of_key.insert("confrelid", oid(key.table).to_string());
+        of_key.insert("confupdtype", key.on_update.letter().to_owned());
+        of_key.insert("confdeltype", key.on_delete.letter().to_owned());
+        of_key.insert("confmatchtype", "s".to_owned());
+        of_key.insert("conkey", numbers(&key.columns));
+        of_key.insert("confkey", numbers(&key.referenced));
+        of_key.insert("connoinherit", flag(true));
+        rows.push(of_key);
     }
     rows
 }

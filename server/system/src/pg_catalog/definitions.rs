@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Expr;
-use millrace_catalog::{CatalogSnapshot, CheckDef, Definition, Object};
+use millrace_catalog::{Action, CatalogSnapshot, CheckDef, Definition, ForeignKeyDef, Object};
 use millrace_parser::quote_identifier;
 use millrace_parser::walk::walk_expressions;
 use millrace_storage::ObjectId;
 
-use crate::pg_catalog::{CHECK_OID, CONSTRAINT_OID, FIRST_OID, KEY_INDEX_OID, constraints};
+use crate::pg_catalog::{CHECK_OID, CONSTRAINT_OID, FIRST_OID, FOREIGN_KEY_OID, KEY_INDEX_OID, constraints};
 
 /// The object of an oid.
 pub fn object(catalog: &CatalogSnapshot, oid: i64) -> Option<&Arc<Object>> {
@@ -87,12 +87,25 @@ pub fn view(catalog: &CatalogSnapshot, oid: i64) -> Option<String> {
     Some(format!(" {};", text.trim()))
 }
 
-/// The definition of a constraint.
-pub fn constraint(catalog: &CatalogSnapshot, database: &str, oid: i64) -> Option<String> {
+/// The definition of a constraint, with fewer parentheses if it is to be pretty. `name` says how a table is called.
+pub fn constraint(
+    (catalog, database): (&CatalogSnapshot, &str),
+    oid: i64,
+    is_pretty: bool,
+    name: &dyn Fn(&Object) -> String,
+) -> Option<String> {
+    if oid >= FOREIGN_KEY_OID {
+        let mut keys = constraints::foreign_keys(catalog, database);
+        let (_, table, key) = keys.find(|(known, ..)| *known == oid)?;
+        return foreign_key(catalog, table, key, name);
+    }
     if oid >= CHECK_OID {
         let mut checks = constraints::checks(catalog, database);
         let (_, _, check) = checks.find(|(known, ..)| *known == oid)?;
-        return Some(format!("CHECK (({}))", check.expression));
+        return Some(match is_pretty {
+            true => format!("CHECK ({})", check.expression),
+            false => format!("CHECK (({}))", check.expression),
+        });
     }
     let object = catalog.object(ObjectId(u64::try_from(oid.checked_sub(CONSTRAINT_OID)?).ok()?))?;
     Some(match &object.definition {
@@ -105,6 +118,27 @@ pub fn constraint(catalog: &CatalogSnapshot, database: &str, oid: i64) -> Option
             columns(object, object.relation()?.key()).join(", ")
         ),
     })
+}
+
+fn foreign_key(
+    catalog: &CatalogSnapshot,
+    table: &Object,
+    key: &ForeignKeyDef,
+    name: &dyn Fn(&Object) -> String,
+) -> Option<String> {
+    let parent = catalog.object(key.table)?;
+    let mut text = format!(
+        "FOREIGN KEY ({}) REFERENCES {}({})",
+        columns(table, &key.columns).join(", "),
+        name(parent),
+        columns(parent, &key.referenced).join(", ")
+    );
+    for (what, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+        if action != Action::NoAction {
+            text.push_str(&format!(" ON {what} {}", action.clause()));
+        }
+    }
+    Some(text)
 }
 
 /// The positions of the columns that a CHECK names.

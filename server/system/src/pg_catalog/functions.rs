@@ -68,6 +68,15 @@ impl Seen {
         first.is_some_and(|first| first.id == object.id)
     }
 
+    /// The name of a relation, with its schema unless the name alone means it.
+    fn name_of(&self, object: &Object) -> String {
+        let name = quote_identifier(&object.name);
+        match self.is_visible(object) {
+            true => name,
+            false => format!("{}.{name}", quote_identifier(&object.schema)),
+        }
+    }
+
     /// The relation that a text such as `name`, `schema.name` or `"Name"` means.
     ///
     /// # Errors
@@ -113,11 +122,7 @@ const ASKED: &[(&str, Apply)] = &[
             },
             Err(_) => seen.relation(&given)?,
         };
-        let name = quote_identifier(&object.name);
-        Ok(Some(match seen.is_visible(object) {
-            true => name,
-            false => format!("{}.{name}", quote_identifier(&object.schema)),
-        }))
+        Ok(Some(seen.name_of(object)))
     }),
     (OID_OF_RELATION, |seen, args, row| {
         let Some(given) = text(args, 0, row) else {
@@ -139,7 +144,10 @@ const ASKED: &[(&str, Apply)] = &[
         Ok(oid(args, row).and_then(|oid| definitions::view(&seen.catalog, oid)))
     }),
     ("pg_get_constraintdef", |seen, args, row| {
-        Ok(oid(args, row).and_then(|oid| definitions::constraint(&seen.catalog, &seen.database, oid)))
+        let is_pretty = text(args, 1, row).is_some_and(|pretty| pretty.starts_with('t'));
+        let name = |object: &Object| seen.name_of(object);
+        let of = |oid| definitions::constraint((&seen.catalog, &seen.database), oid, is_pretty, &name);
+        Ok(oid(args, row).and_then(of))
     }),
     ("format_type", |_, args, row| {
         Ok(oid(args, row).map(|oid| type_with_modifier(oid, number(args, 1, row))))

@@ -1,9 +1,11 @@
 //! The rows of the relations that name our objects.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millrace_catalog::sequence::Takes;
+use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{CatalogSnapshot, ColumnDef, DEFAULT_USER, Definition, Object};
 use millrace_planner::RelationKind;
 use millrace_postgres::types;
@@ -142,7 +144,10 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
                 }
                 .to_string(),
             ),
-            ("relpersistence", "p".to_string()),
+            (
+                "relpersistence",
+                if is_temporary(schema) { "t" } else { "p" }.to_string(),
+            ),
             ("relispopulated", flag(true)),
             ("relreplident", "d".to_string()),
             ("reltuples", "-1".to_string()),
@@ -163,6 +168,14 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
                 .is_some_and(|relation| relation.key_name.is_some());
         class.insert("relhasindex", flag(indexed));
         class.insert("relhasrules", flag(kind == "v"));
+        // PostgreSQL checks foreign keys by triggers, and psql asks for the keys only where there are some.
+        let has_keys = object
+            .relation()
+            .is_some_and(|relation| !relation.foreign_keys.is_empty())
+            || catalog.references_to(object.id).next().is_some();
+        class.insert("relhastriggers", flag(has_keys));
+        let checks = object.relation().map_or(0, |relation| relation.checks.len());
+        class.insert("relchecks", checks.to_string());
         rows.push(class);
     }
     for Index {
@@ -302,7 +315,10 @@ fn pg_namespace(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
     let system = millrace_catalog::SYSTEM_SCHEMAS
         .iter()
         .map(|name| (*name).to_string());
+    let relations = catalog.relations(database).map(|object| &object.schema);
+    let temporary: BTreeSet<String> = relations.filter(|schema| is_temporary(schema)).cloned().collect();
     own.chain(system)
+        .chain(temporary)
         .map(|name| {
             Row::from([
                 ("oid", namespace_oid(catalog, database, &name).to_string()),

@@ -1,13 +1,15 @@
-//! CHECK and UNIQUE of CREATE TABLE: their names, and the indexes by which values are known to be unique.
+//! CHECK, UNIQUE and FOREIGN KEY of CREATE TABLE and ALTER TABLE: their names, and the indexes by which values are known to be unique.
 
 use std::collections::BTreeSet;
 
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::ExprSchemable;
-use datafusion::sql::sqlparser::ast::{Expr, KeyOrIndexDisplay, NullsDistinctOption, TableConstraint};
+use datafusion::sql::sqlparser::ast::{
+    Expr, ForeignKeyConstraint, KeyOrIndexDisplay, NullsDistinctOption, TableConstraint,
+};
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{CheckDef, IndexDef, Object, Relation};
+use millrace_catalog::{CatalogSnapshot, CheckDef, ForeignKeyDef, IndexDef, Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::positions;
 use millrace_functions::sql::{equality, rewrite};
@@ -16,16 +18,19 @@ use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types::plain_name;
+use millrace_storage::ObjectId;
 
+use super::foreign_keys::{self, check_characteristics};
 use crate::names;
 use crate::session::Session;
 use crate::statement::create_index;
 
 /// The constraints that are kept, with the names that were given.
 #[derive(Debug, Default)]
-pub(super) struct Constraints {
+pub(in crate::statement) struct Constraints {
     checks: Vec<(Option<String>, Expr)>,
     uniques: Vec<(Option<String>, Vec<String>)>,
+    foreign_keys: Vec<ForeignKeyConstraint>,
 }
 
 impl Constraints {
@@ -33,23 +38,30 @@ impl Constraints {
         !self.uniques.is_empty()
     }
 
+    pub(super) fn has_foreign_keys(&self) -> bool {
+        !self.foreign_keys.is_empty()
+    }
+
     /// Takes what is kept out of all constraints, and leaves the rest.
     ///
     /// # Errors
     /// One has a clause that is not supported.
-    pub(super) fn taken_from(all: &mut Vec<TableConstraint>) -> SqlResult<Self> {
+    pub(in crate::statement) fn taken_from(all: &mut Vec<TableConstraint>) -> SqlResult<Self> {
         let mut constraints = Constraints::default();
         let mut rest = vec![];
         for constraint in std::mem::take(all) {
             match constraint {
                 TableConstraint::Check(check) => {
+                    if check.enforced == Some(false) {
+                        return Err(SqlError::unsupported(
+                            "constraints that are NOT ENFORCED are not supported",
+                        ));
+                    }
                     let name = check.name.as_ref().map(millrace_parser::fold);
                     constraints.checks.push((name, *check.expr));
                 }
                 TableConstraint::Unique(unique) => {
-                    if unique.characteristics.is_some() {
-                        return Err(SqlError::unsupported("deferrable constraints are not supported"));
-                    }
+                    check_characteristics(unique.characteristics.as_ref())?;
                     if unique.nulls_distinct == NullsDistinctOption::NotDistinct {
                         return Err(SqlError::unsupported(
                             "UNIQUE NULLS NOT DISTINCT is not supported",
@@ -74,6 +86,7 @@ impl Constraints {
                     let name = unique.name.as_ref().map(millrace_parser::fold);
                     constraints.uniques.push((name, columns));
                 }
+                TableConstraint::ForeignKey(key) => constraints.foreign_keys.push(key),
                 other => rest.push(other),
             }
         }
@@ -85,7 +98,7 @@ impl Constraints {
     ///
     /// # Errors
     /// An expression does not bind, or is no condition.
-    pub(super) fn checks(
+    pub(in crate::statement) fn checks(
         &self,
         session: &Session,
         scope: &Scope,
@@ -93,7 +106,7 @@ impl Constraints {
     ) -> SqlResult<Vec<CheckDef>> {
         let reader = session.database().reader(scope);
         let schema = df(DFSchema::try_from(relation.schema().as_ref().clone()))?;
-        let mut taken = BTreeSet::new();
+        let mut taken = names_of(&scope.catalog, relation);
         let mut checks = vec![];
         for (given, expression) in &self.checks {
             let mut rewritten = expression.clone();
@@ -126,7 +139,10 @@ impl Constraints {
                 Some(name) if taken.contains(name) => {
                     return Err(SqlError::new(
                         SqlState::DuplicateObject,
-                        format!("check constraint \"{name}\" already exists"),
+                        match relation.checks.is_empty() {
+                            true => format!("check constraint \"{name}\" already exists"),
+                            false => already_exists(name, relation),
+                        },
                     ));
                 }
                 Some(name) => name.clone(),
@@ -153,11 +169,44 @@ impl Constraints {
         Ok(checks)
     }
 
+    /// The FOREIGN KEY constraints with their names, of a table in this schema that has its other constraints.
+    ///
+    /// # Errors
+    /// One refers to something that it cannot refer to.
+    pub(in crate::statement) fn foreign_keys(
+        &self,
+        session: &Session,
+        scope: &Scope,
+        schema: &str,
+        relation: &Relation,
+    ) -> SqlResult<Vec<ForeignKeyDef>> {
+        let mut taken = names_of(&scope.catalog, relation);
+        let mut uniques = vec![];
+        for (_, columns) in &self.uniques {
+            uniques.push(positions(relation, columns)?);
+        }
+        let id = ObjectId(relation.info.id.0);
+        let indexes = scope.catalog.indexes_of(id).filter(|(_, index)| index.is_unique);
+        uniques.extend(indexes.map(|(_, index)| index.columns.clone()));
+        let table = foreign_keys::Table {
+            schema,
+            relation,
+            uniques,
+        };
+        let mut all = vec![];
+        for key in &self.foreign_keys {
+            let key = foreign_keys::foreign_key(session, scope, &table, key, &taken)?;
+            taken.insert(key.name.clone());
+            all.push(key);
+        }
+        Ok(all)
+    }
+
     /// The indexes of the UNIQUE constraints.
     ///
     /// # Errors
     /// A column is unknown or has a type whose equal values are not held alike, or a name is taken.
-    pub(super) fn indexes(
+    pub(in crate::statement) fn indexes(
         &self,
         guard: &DdlGuard<'_>,
         table: &Object,
@@ -189,6 +238,26 @@ impl Constraints {
         }
         Ok(indexes)
     }
+}
+
+/// The names of a table's constraints.
+pub(in crate::statement) fn names_of(catalog: &CatalogSnapshot, relation: &Relation) -> BTreeSet<String> {
+    let indexes = catalog.indexes_of(ObjectId(relation.info.id.0));
+    let indexes = indexes.filter(|(_, index)| index.is_constraint);
+    let checks = relation.checks.iter().map(|check| check.name.clone());
+    let foreign_keys = relation.foreign_keys.iter().map(|key| key.name.clone());
+    (relation.key_name.iter().cloned())
+        .chain(indexes.map(|(object, _)| object.name.clone()))
+        .chain(checks)
+        .chain(foreign_keys)
+        .collect()
+}
+
+fn already_exists(name: &str, relation: &Relation) -> String {
+    format!(
+        "constraint \"{name}\" for relation \"{}\" already exists",
+        relation.info.name
+    )
 }
 
 /// An index of a table whose values are unique.

@@ -64,9 +64,11 @@ pub(super) async fn table_as(
         event_time: None,
         connector: None,
         keeping,
+        temporary: create.temporary,
+        on_commit: create.on_commit,
         text,
     };
-    let (schema, name) = names::new_name(session, &scope, &create.name)?;
+    let (schema, name, _) = names::new_table_name(session, &scope, &create.name, create.temporary)?;
     let exists = scope.catalog.relation(&scope.database, &schema, &name).is_some();
     // The rows first: from the table's being made on, the statement is not ended any more.
     let batches = match create.with_no_data || exists {

@@ -1,0 +1,139 @@
+//! Set-returning functions in FROM that DataFusion has not, as subqueries with such a function in their select list.
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SelectItem,
+    SetExpr, Value,
+};
+use millrace_postgres::error::{SqlError, SqlResult};
+
+use crate::syntax::{call, number, parsed_query, text};
+
+/// A function in FROM that has no rows, since no table has partitions: `generate_series(1, 0)`.
+fn without_rows(factor: &ast::TableFactor) -> ast::TableFactor {
+    let mut factor = factor.clone();
+    let ends = ["1", "0"].map(|end| FunctionArg::Unnamed(FunctionArgExpr::Expr(number(end.to_owned()))));
+    let series = ObjectName::from(vec![Ident::new("generate_series")]);
+    match &mut factor {
+        ast::TableFactor::Table {
+            name,
+            args: Some(args),
+            ..
+        } => (*name, args.args) = (series, ends.to_vec()),
+        ast::TableFactor::Function { name, args, .. } => (*name, *args) = (series, ends.to_vec()),
+        _ => {}
+    }
+    factor
+}
+
+/// Set-returning functions that DataFusion has not, in FROM: `f(x) AS a` is `LATERAL (SELECT f(x)) AS a`.
+pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>> {
+    let (name, arguments, alias, with_ordinality) = match factor {
+        ast::TableFactor::Table {
+            name,
+            args: Some(args),
+            alias,
+            with_ordinality,
+            ..
+        } => (name, &args.args, alias, with_ordinality),
+        ast::TableFactor::Function {
+            name,
+            args,
+            alias,
+            with_ordinality,
+            ..
+        } => (name, args, alias, with_ordinality),
+        _ => return Ok(None),
+    };
+    let Some(ObjectNamePart::Identifier(function)) = name.0.last() else {
+        return Ok(None);
+    };
+    let function = millrace_parser::fold(function);
+    if function == "pg_partition_ancestors" {
+        return Ok(Some(without_rows(factor)));
+    }
+    // The elements of a JSON array are a column called value, whatever the relation is called.
+    let column = match function.as_str() {
+        "jsonb_array_elements"
+        | "json_array_elements"
+        | "jsonb_array_elements_text"
+        | "json_array_elements_text" => Ident::new("value"),
+        // It has two, with names of their own.
+        "pg_options_to_table" => Ident::new("option_name"),
+        "jsonb_each" | "json_each" | "jsonb_each_text" | "json_each_text" => Ident::new("key"),
+        "jsonb_object_keys"
+        | "json_object_keys"
+        | "string_to_table"
+        | "regexp_matches"
+        | "regexp_split_to_table" => match alias {
+            Some(alias) => alias.name.clone(),
+            None => Ident::new(function.as_str()),
+        },
+        _ => return Ok(None),
+    };
+    if *with_ordinality {
+        return Err(SqlError::unsupported(format!(
+            "{function}() WITH ORDINALITY is not supported; unnest() WITH ORDINALITY is"
+        )));
+    }
+    let expressions: Vec<Expr> = arguments
+        .iter()
+        .filter_map(|argument| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        })
+        .collect();
+    let mut query = parsed_query("SELECT 1")?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.projection = match (function.as_str(), expressions.as_slice()) {
+            ("pg_options_to_table", [options]) => options_columns(options),
+            ("jsonb_each" | "json_each", [object]) => members(object, BinaryOperator::Arrow),
+            ("jsonb_each_text" | "json_each_text", [object]) => members(object, BinaryOperator::LongArrow),
+            _ => vec![SelectItem::ExprWithAlias {
+                expr: call(&function, expressions),
+                alias: column,
+            }],
+        };
+    }
+    let alias = alias.clone().unwrap_or_else(|| ast::TableAlias {
+        explicit: true,
+        name: Ident::new(function.as_str()),
+        columns: vec![],
+        at: None,
+    });
+    Ok(Some(ast::TableFactor::Derived {
+        lateral: true,
+        subquery: query,
+        alias: Some(alias),
+        sample: None,
+    }))
+}
+
+/// The names and values of options, which are texts such as `name=value`.
+fn options_columns(options: &Expr) -> Vec<SelectItem> {
+    let option = || call("unnest", vec![options.clone()]);
+    let column = |name: &str, expr| SelectItem::ExprWithAlias {
+        expr,
+        alias: Ident::new(name),
+    };
+    let name = call(
+        "split_part",
+        vec![option(), text("="), Expr::value(Value::Number("1".into(), false))],
+    );
+    let value = call("regexp_replace", vec![option(), text("^[^=]*=?"), text("")]);
+    vec![column("option_name", name), column("option_value", value)]
+}
+
+/// The keys of a JSON object, and beside each its value.
+fn members(object: &Expr, operator: BinaryOperator) -> Vec<SelectItem> {
+    let key = || call("unnest", vec![call("jsonb_keys", vec![object.clone()])]);
+    let value = Expr::BinaryOp {
+        left: Box::new(Expr::Nested(Box::new(object.clone()))),
+        op: operator,
+        right: Box::new(key()),
+    };
+    let column = |name: &str, expr| SelectItem::ExprWithAlias {
+        expr,
+        alias: Ident::new(name),
+    };
+    vec![column("key", key()), column("value", value)]
+}

@@ -1,0 +1,235 @@
+//! ALTER of columns where the rows that there are stay as they are: names, defaults, and columns that are added.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::sql::sqlparser::ast::{self, Ident};
+use millrace_catalog::scope::Scope;
+use millrace_catalog::sequence::Takes;
+use millrace_catalog::{ColumnDef, Definition, Object, Relation};
+use millrace_database::database::ddl::DdlGuard;
+use millrace_database::database::rows::{RowBuilder, positions};
+use millrace_engine::TableLocks;
+use millrace_functions::sql::rewrite;
+use millrace_parser::ast::ColumnDefinition;
+use millrace_parser::walk::walk_expressions_mut;
+use millrace_planner::{Binder, RelationKind};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal::df;
+
+use super::{columns_of, with_columns};
+use crate::notice::Severity;
+use crate::sequences;
+use crate::session::Session;
+use crate::statement::create_relation::{check_columns, check_expressions, columns};
+
+/// Rows that are written from now on get another default, or none.
+pub(super) fn set_default(
+    session: &Session,
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    object: &Object,
+    (name, default): (&Ident, Option<ast::Expr>),
+) -> SqlResult<()> {
+    let relation = columns_of(object)?;
+    let name = millrace_parser::fold(name);
+    let position = positions(relation, std::slice::from_ref(&name))?[0];
+    let mut changed = relation.columns.clone();
+    let column = &mut changed[position];
+    if column.generated.is_some() || column.proctime {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            format!(
+                "column \"{name}\" of relation \"{}\" is a generated column",
+                object.name
+            ),
+        ));
+    }
+    if column
+        .sequence
+        .is_some_and(|sequence| sequence.takes != Takes::Default)
+    {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            format!(
+                "column \"{name}\" of relation \"{}\" is an identity column",
+                object.name
+            ),
+        ));
+    }
+    column.sequence = match &default {
+        Some(default) => sequences::of_default(session, default)?,
+        None => None,
+    };
+    column.default = default;
+    let changed = with_columns(object, relation, changed, relation.event_time.clone());
+    let relation = columns_of(&changed)?;
+    check_expressions(session, scope, relation)?;
+    guard.put(changed)
+}
+
+/// Gives a column another name, also where expressions over the table name it.
+pub(super) fn rename_column(
+    guard: &DdlGuard<'_>,
+    object: &Object,
+    from: &Ident,
+    to: &Ident,
+) -> SqlResult<()> {
+    let mut object = object.clone();
+    if let Definition::Relation(relation) = &mut object.definition {
+        let (from, to) = (millrace_parser::fold(from), millrace_parser::fold(to));
+        for check in &mut relation.checks {
+            rename_in(&mut check.expression, &from, &to);
+        }
+    }
+    let object = &object;
+    let relation = columns_of(object)?;
+    let (from, to) = (millrace_parser::fold(from), millrace_parser::fold(to));
+    let position = positions(relation, std::slice::from_ref(&from))?[0];
+    let mut changed = relation.columns.clone();
+    check_new(object, relation, &to)?;
+    changed[position].field = Arc::new(changed[position].field.as_ref().clone().with_name(&to));
+    for column in &mut changed {
+        if let Some(expression) = &mut column.generated {
+            rename_in(expression, &from, &to);
+        }
+    }
+    let mut event_time = relation.event_time.clone();
+    if let Some(event_time) = &mut event_time {
+        rename_in(&mut event_time.watermark, &from, &to);
+    }
+    guard.put(with_columns(object, relation, changed, event_time))
+}
+
+/// Renames a column in an expression over the columns of one relation.
+fn rename_in(expression: &mut ast::Expr, from: &str, to: &str) {
+    let rename = |ident: &mut Ident| {
+        if millrace_parser::fold(ident) == from {
+            *ident = Ident::with_quote('"', to);
+        }
+    };
+    let _: ControlFlow<()> = walk_expressions_mut(expression, |expr| {
+        match expr {
+            ast::Expr::Identifier(ident) => rename(ident),
+            ast::Expr::CompoundIdentifier(parts) => {
+                if let Some(last) = parts.last_mut() {
+                    rename(last);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+fn check_new(object: &Object, relation: &Relation, name: &str) -> SqlResult<()> {
+    if relation.columns.iter().any(|column| column.field.name() == name) {
+        return Err(SqlError::new(
+            SqlState::DuplicateColumn,
+            format!("column \"{name}\" of relation \"{}\" already exists", object.name),
+        ));
+    }
+    Ok(())
+}
+
+/// Adds a column behind the others, without touching the rows that there are.
+pub(super) fn add_column(
+    session: &Arc<Session>,
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    object: &Object,
+    definition: &ColumnDefinition,
+    if_not_exists: bool,
+    locks: Option<&TableLocks>,
+) -> SqlResult<()> {
+    let relation = columns_of(object)?;
+    let Some(mut column) = new_column(session, object, definition, if_not_exists)? else {
+        return Ok(());
+    };
+    column.added = Some(value_in_old_rows(session, scope, object, &column)?);
+    let mut changed = relation.columns.clone();
+    changed.push(column.clone());
+    check_columns(changed.iter().map(|column| column.field.name().as_str()))?;
+    guard.add_column(
+        locks,
+        with_columns(object, relation, changed, relation.event_time.clone()),
+        &column,
+    )
+}
+
+/// A column that is to be added; `None`: it is there.
+pub(super) fn new_column(
+    session: &Session,
+    object: &Object,
+    definition: &ColumnDefinition,
+    if_not_exists: bool,
+) -> SqlResult<Option<ColumnDef>> {
+    let name = millrace_parser::fold(&definition.name);
+    if let Err(error) = check_new(object, columns_of(object)?, &name) {
+        if if_not_exists {
+            session.notice(Severity::Notice, format!("{}, skipping", error.message));
+            return Ok(None);
+        }
+        return Err(error);
+    }
+    if definition.generated.is_some() || definition.proctime {
+        return Err(
+            SqlError::unsupported("adding a generated column is not supported")
+                .with_hint(format!("Compute it in a view over \"{}\".", object.name)),
+        );
+    }
+    Ok(Some(columns(std::slice::from_ref(definition), &[])?.remove(0)))
+}
+
+/// What the rows that there are get: the default, as it is now, or NULL.
+fn value_in_old_rows(
+    session: &Session,
+    scope: &Scope,
+    object: &Object,
+    column: &ColumnDef,
+) -> SqlResult<ScalarValue> {
+    if let Some(default) = &column.default {
+        if sequences::of_default(session, default)?.is_some() {
+            return Err(SqlError::unsupported(
+                "adding a column with a default from a sequence is not supported",
+            )
+            .with_hint("Add the column, and give it the default with ALTER COLUMN .. SET DEFAULT."));
+        }
+        let mut default = default.clone();
+        rewrite::expression(&mut default)?;
+        let reader = session.database().reader(scope);
+        let bound =
+            df(Binder::new(session.database().state(), &reader).expression(&default, &DFSchema::empty()))?;
+        if bound.is_volatile() {
+            return Err(
+                SqlError::unsupported("adding a column with a volatile default is not supported")
+                    .with_detail("Each existing row would get a different value."),
+            );
+        }
+    }
+    let alone = Relation::new(
+        object.id,
+        &object.name,
+        RelationKind::Table,
+        vec![column.clone()],
+        &[],
+        false,
+    );
+    let builder = RowBuilder::new(session.database(), scope, &alone, &[])?;
+    let row = builder.build(&[], 1).map_err(|failure| {
+        let error = *failure.error;
+        match error.code {
+            SqlState::NotNullViolation => SqlError::new(
+                error.code,
+                format!(
+                    "column \"{}\" is NOT NULL and has no DEFAULT",
+                    column.field.name()
+                ),
+            )
+            .with_hint("It would be NULL in existing rows: add a DEFAULT, or omit NOT NULL."),
+            _ => error,
+        }
+    })?;
+    df(ScalarValue::try_from_array(row.column(0), 0))
+}
