@@ -8,7 +8,7 @@ pub const DEFAULT_SCHEMA: &str = "public";
 pub const DEFAULT_USER: &str = "millrace";
 /// Another name of [`DEFAULT_DATABASE`], for clients of RisingWave.
 pub const DATABASE_ALIAS: &str = "dev";
-/// Another name of [`DEFAULT_USER`], for clients of RisingWave.
-pub const USER_ALIAS: &str = "root";
+/// Other names of [`DEFAULT_USER`], for clients of RisingWave.
+pub const USER_ALIASES: [&str; 2] = ["dev", "root"];
 /// Schemas that are there without being made: they hold the system's own relations.
 pub const SYSTEM_SCHEMAS: [&str; 3] = ["information_schema", "mr_catalog", "pg_catalog"];

@@ -21,6 +21,7 @@ use millrace_sql::{CatalogReader, SqlFunction};
 use crate::bound::BoundName;
 use crate::names::SYSTEM_SCHEMAS;
 use crate::object::{Definition, Object, QueryDef};
+use crate::rights::Privileges;
 use crate::scope::Scope;
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
@@ -63,6 +64,9 @@ pub struct Reader<'a> {
     bound: &'a [BoundName],
     /// What the statement sees; none: what there is at the start.
     scope: Option<&'a Scope>,
+    /// The same, if it is asked whether whoever acts may read what is named. What is inside of a view is read with the rights of its
+    /// owner, which are looked at where the view is named.
+    checked: Option<&'a Scope>,
     depth: usize,
     used: RefCell<BTreeMap<String, BoundName>>,
 }
@@ -84,6 +88,7 @@ impl<'a> Reader<'a> {
             search_path,
             bound: &[],
             scope: None,
+            checked: None,
             depth: 0,
             used: RefCell::default(),
         }
@@ -180,6 +185,9 @@ impl<'a> Reader<'a> {
             object: object.id,
             columns: vec![],
         };
+        if let Some(scope) = self.checked {
+            scope.check(object, Privileges::EXECUTE)?;
+        }
         self.used.borrow_mut().insert(written, bound);
         function.inlined().map(Some)
     }
@@ -257,6 +265,9 @@ impl<'a> Reader<'a> {
 
     fn resolve(&self, reference: &TableReference) -> SqlResult<Arc<dyn TableProvider>> {
         let (schema, name) = self.parts(reference)?;
+        if let (Some(scope), Some(schema)) = (self.checked, schema) {
+            scope.check_schema(schema)?;
+        }
         if let Some(provider) = self.system(schema, name)? {
             return Ok(provider);
         }
@@ -277,6 +288,9 @@ impl<'a> Reader<'a> {
         let object = self
             .object(schema, name)
             .ok_or_else(|| self.undefined(schema, name))?;
+        if let Some(scope) = self.checked {
+            scope.check_read(object)?;
+        }
         let provider = self.provider(object)?;
         let bound = BoundName::now(written.clone(), object.id, provider.as_ref());
         self.used.borrow_mut().insert(written, bound);
@@ -300,6 +314,7 @@ impl<'a> Reader<'a> {
             | Definition::Index(_)
             | Definition::Sequence(_)
             | Definition::Sink(_)
+            | Definition::Role(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => Err(SqlError::new(
                 SqlState::WrongObjectType,
@@ -345,6 +360,7 @@ impl<'a> Reader<'a> {
             search_path: &query.search_path,
             bound: &query.names,
             scope: self.scope,
+            checked: None,
             depth: self.depth + 1,
             used: RefCell::default(),
         };
@@ -406,6 +422,7 @@ impl Scope {
     pub fn reader<'a>(&'a self, system: &'a dyn SystemRelations, state: &'a SessionState) -> Reader<'a> {
         Reader {
             scope: Some(self),
+            checked: self.acting.is_checked.then_some(self),
             ..Reader::new(system, state, &self.catalog, &self.database, &self.search_path)
         }
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use millrace_postgres::types::zone::Zone;
+use millrace_storage::ObjectId;
 
+use crate::access::Acting;
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
 
@@ -18,8 +20,12 @@ pub struct Scope {
     pub search_path: Vec<String>,
     /// The time zone of the session, if it is not UTC: texts without a zone are assigned to timestamptz in it.
     pub zone: Option<Zone>,
+    /// Who acts.
+    pub acting: Acting,
     /// The number of the session, if it is one's.
     pub session: Option<i32>,
+    /// The relation of which the statement has said already that it may be read: what UPDATE and DELETE change.
+    pub target: Option<ObjectId>,
     /// The settings of the session.
     pub settings: Settings,
 }

@@ -36,6 +36,7 @@ pub fn system(
 ) -> SqlResult<System> {
     let schemas = Schemas {
         pg_catalog: PgCatalog::install(context)?,
+        sessions: Arc::clone(sessions),
     };
     let mut functions = pg_catalog::functions::udfs(catalog);
     functions.extend(cancel::udfs(sessions).into_iter().map(Arc::new));
@@ -48,6 +49,7 @@ pub fn system(
 /// The system's schemas.
 struct Schemas {
     pg_catalog: PgCatalog,
+    sessions: Arc<Sessions>,
 }
 
 impl SystemCatalog for Schemas {
@@ -74,6 +76,7 @@ impl SystemCatalog for Schemas {
 
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
         pg_catalog::functions::of_statement(scope, name)
+            .or_else(|| cancel::of_statement(&self.sessions, scope, name))
     }
 
     fn settings(&self, db: &Database, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>> {

@@ -69,6 +69,12 @@ const fn known(name: &'static str, default: &'static str, form: Form, descriptio
 /// Every setting, by name.
 pub const KNOWN: &[Known] = &[
     known(
+        "access_control",
+        "off",
+        Form::Server,
+        "Whether roles may do only what they have privileges for.",
+    ),
+    known(
         "application_name",
         "",
         Form::Text,
@@ -338,6 +344,12 @@ pub const KNOWN: &[Known] = &[
         "150000",
         Form::Fixed,
         "The same as a number.",
+    ),
+    known(
+        "role",
+        "none",
+        Form::Fixed,
+        "As whom the session acts, if that is not its user.",
     ),
     known(
         "session_authorization",

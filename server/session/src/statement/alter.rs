@@ -3,6 +3,7 @@
 //! Views keep what their names meant when they were made, so that none of this touches them: see
 //! [`millrace_catalog::bound`].
 
+mod owner;
 mod watermark;
 
 use std::ops::ControlFlow;
@@ -36,6 +37,9 @@ use crate::statement::done;
 
 /// Executes ALTER.
 pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<Outcome> {
+    if let AlterOperation::OwnerTo(role) = &alter.operation {
+        return owner::execute(session, &alter, role).await;
+    }
     let (tag, kind) = match alter.kind {
         Kind::Stream => ("ALTER STREAM", ObjectKind::Stream),
         Kind::Table => ("ALTER TABLE", ObjectKind::Table),
@@ -51,6 +55,7 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
     // A table is waited for before the right to change definitions, which others are to have meanwhile.
     let locks = match &alter.operation {
         AlterOperation::AddColumn { .. } => match find(session, &session.scope(), &alter.name, kind) {
+            Ok(object) if session.scope().check_owner(&object).is_err() => None,
             Ok(object) if session.transaction_is_open() => {
                 hold(session, &object).await?;
                 None
@@ -72,11 +77,13 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
         }
         found => found?,
     };
+    scope.check_owner(&object)?;
     session.database().jobs().check_unlocked(&[object.id])?;
     match alter.operation {
         AlterOperation::RenameTo(name) => rename(&guard, &object, &millrace_parser::fold(&name))?,
         AlterOperation::SwapWith(other) => {
             let other = find(session, &scope, &other, kind)?;
+            scope.check_owner(&other)?;
             session.database().jobs().check_unlocked(&[other.id])?;
             swap(&guard, &object, &other)?;
         }
@@ -164,9 +171,7 @@ pub async fn execute(session: &Arc<Session>, alter: AlterRelation) -> SqlResult<
             )));
         }
         AlterOperation::OwnerTo(_) => {
-            return Err(SqlError::unsupported(format!(
-                "{tag} .. OWNER TO is not supported"
-            )));
+            return Err(SqlError::internal("OWNER TO came to where columns are altered"));
         }
     }
     done(tag)

@@ -1,15 +1,13 @@
 //! SET, RESET, DISCARD.
 
-use datafusion::sql::sqlparser::ast::{
-    DiscardObject, Set, SetSessionAuthorizationParam, SetSessionAuthorizationParamKind,
-    TransactionAccessMode, TransactionMode,
-};
-use millrace_catalog::settings::join_list;
+use datafusion::sql::sqlparser::ast::{DiscardObject, Set, TransactionAccessMode, TransactionMode};
+use millrace_catalog::settings::{IDENTITY, join_list};
 use millrace_database::sessions::TransactionStatus;
 use millrace_parser::ast::{SetValue, SetVariable};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse;
 
+use crate::identity;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
@@ -50,6 +48,9 @@ pub(crate) fn variable(session: &Session, set: &SetVariable) -> SqlResult<Outcom
 }
 
 fn reset_one(session: &Session, name: &str, is_local: bool) -> SqlResult<()> {
+    if IDENTITY.contains(&name) {
+        return identity::set(session, name, None, is_local);
+    }
     let mut reported = None;
     session.change_settings(is_local, |settings| {
         reported = settings.reset(name)?;
@@ -79,7 +80,7 @@ fn reset_all(session: &Session) -> SqlResult<()> {
     Ok(())
 }
 
-/// SET TRANSACTION, SET ROLE and their like.
+/// SET TRANSACTION and its like.
 pub fn other(session: &Session, set: &Set) -> SqlResult<Outcome> {
     match set {
         Set::SetTransaction {
@@ -98,11 +99,6 @@ pub fn other(session: &Session, set: &Set) -> SqlResult<Outcome> {
             }
             done("SET")
         }
-        Set::SetRole { role_name: None, .. }
-        | Set::SetSessionAuthorization(SetSessionAuthorizationParam {
-            kind: SetSessionAuthorizationParamKind::Default,
-            ..
-        }) => done("SET"),
         other => Err(SqlError::unsupported(format!("SET {other} is not supported"))),
     }
 }
@@ -116,6 +112,7 @@ pub(crate) fn discard(session: &Session, what: &DiscardObject) -> SqlResult<Outc
                 "DISCARD ALL cannot run inside a transaction block",
             ));
         }
+        identity::set(session, "session_authorization", None, false)?;
         reset_all(session)?;
         session.prepared.lock().clear();
         session.cursors.lock().clear();

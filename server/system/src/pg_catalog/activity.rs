@@ -8,8 +8,9 @@ use millrace_database::Database;
 use millrace_database::sessions::{SessionStatus, TransactionStatus};
 use millrace_postgres::error::SqlResult;
 
+use super::oid;
+use super::roles::role_oid;
 use super::table::{Row, provider};
-use super::{OWNER, oid};
 
 /// One row a session. What is not known of it (waits, addresses of sockets' ends, transactions' ids) is NULL.
 ///
@@ -67,7 +68,6 @@ fn row(database: &Database, session: &dyn SessionStatus) -> Row {
     let mut row = Row::from([
         ("datname", info.database.clone()),
         ("pid", session.id().to_string()),
-        ("usesysid", OWNER.to_string()),
         ("usename", info.user.clone()),
         ("state", state.to_owned()),
         ("backend_type", "client backend".to_owned()),
@@ -82,6 +82,9 @@ fn row(database: &Database, session: &dyn SessionStatus) -> Row {
         .catalog()
         .database(&info.database)
         .map(|object| oid(object.id));
+    let user = database.catalog();
+    let user = user.role(&info.user).map(|role| role_oid(role.id).to_string());
+    put("usesysid", user);
     put("datid", of_database.map(|oid| oid.to_string()));
     put("application_name", session.setting("application_name"));
     // A client on this machine may have no address.
