@@ -88,8 +88,11 @@ fn options(reader: &mut Reader<'_>) -> Parse<Vec<RoleOption>> {
     Ok(options)
 }
 
+/// A word for yes, one for no, and what is said by them.
+type Flag = (&'static str, &'static str, fn(bool) -> RoleOption);
+
 fn option(reader: &mut Reader<'_>) -> Parse<RoleOption> {
-    let flags: [(&str, &str, fn(bool) -> RoleOption); 7] = [
+    let flags: [Flag; 7] = [
         ("SUPERUSER", "NOSUPERUSER", RoleOption::Superuser),
         ("CREATEDB", "NOCREATEDB", RoleOption::CreateDb),
         ("CREATEROLE", "NOCREATEROLE", RoleOption::CreateRole),

@@ -12,26 +12,9 @@ use millrace_storage::{ObjectId, ObjectKind};
 use crate::names::{DEFAULT_USER, USER_ALIASES};
 use crate::object::{Definition, Object, kind_name};
 use crate::rights::{Class, Privileges, Rights};
-use crate::role::{self, BOOTSTRAP, RoleDef};
+use crate::role::{self, RoleDef};
 use crate::scope::Scope;
 use crate::snapshot::CatalogSnapshot;
-
-/// Who acts, and whether it matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Acting {
-    /// The current user.
-    pub role: ObjectId,
-    /// Whether privileges are enforced.
-    pub is_checked: bool,
-}
-
-impl Acting {
-    /// One who may do everything: the system itself.
-    pub const SYSTEM: Acting = Acting {
-        role: BOOTSTRAP,
-        is_checked: false,
-    };
-}
 
 /// `42501`.
 pub fn denied(message: impl Into<String>) -> SqlError {

@@ -22,13 +22,13 @@ use crate::bound::BoundName;
 use crate::names::SYSTEM_SCHEMAS;
 use crate::object::{Definition, Object, QueryDef};
 use crate::rights::Privileges;
-use crate::scope::Scope;
+use crate::scope::{Acting, Scope};
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
 
 /// The relations that nobody made: `pg_catalog`, `information_schema`, `mr_catalog`.
 pub trait SystemRelations: Sync {
-    /// The relation of that name in that system schema, if there is one.
+    /// The relation of that name in that system schema, if there is one, as `viewer` may see it.
     ///
     /// # Errors
     /// Its rows could not be put together.
@@ -38,6 +38,7 @@ pub trait SystemRelations: Sync {
         database: &str,
         schema: &str,
         name: &str,
+        viewer: Acting,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
 
     /// A function of the system that sees what the names of a statement mean; `None`: it does not depend on that.
@@ -229,6 +230,7 @@ impl<'a> Reader<'a> {
     }
 
     fn system(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+        let viewer = self.scope.map_or(Acting::SYSTEM, |scope| scope.acting);
         match schema {
             None | Some("pg_catalog") if name == "pg_settings" => {
                 let settings = self.scope.map(|scope| scope.settings.clone());
@@ -237,13 +239,13 @@ impl<'a> Reader<'a> {
             }
             Some(schema) if SYSTEM_SCHEMAS.contains(&schema) => {
                 self.system
-                    .system_relation(self.catalog, self.database, schema, name)
+                    .system_relation(self.catalog, self.database, schema, name, viewer)
             }
             Some(_) => Ok(None),
             // pg_catalog is searched first even where the path does not name it.
             None if name.starts_with("pg_") => {
                 self.system
-                    .system_relation(self.catalog, self.database, "pg_catalog", name)
+                    .system_relation(self.catalog, self.database, "pg_catalog", name, viewer)
             }
             None => {
                 for schema in self
@@ -251,9 +253,9 @@ impl<'a> Reader<'a> {
                     .iter()
                     .filter(|schema| SYSTEM_SCHEMAS.contains(&schema.as_str()))
                 {
-                    let found = self
-                        .system
-                        .system_relation(self.catalog, self.database, schema, name)?;
+                    let found =
+                        self.system
+                            .system_relation(self.catalog, self.database, schema, name, viewer)?;
                     if found.is_some() {
                         return Ok(found);
                     }

@@ -5,9 +5,26 @@ use std::sync::Arc;
 use millrace_postgres::types::zone::Zone;
 use millrace_storage::ObjectId;
 
-use crate::access::Acting;
+use crate::role::BOOTSTRAP;
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
+
+/// Who acts, and whether it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acting {
+    /// The current user.
+    pub role: ObjectId,
+    /// Whether privileges are enforced.
+    pub is_checked: bool,
+}
+
+impl Acting {
+    /// One who may do everything: the system itself.
+    pub const SYSTEM: Acting = Acting {
+        role: BOOTSTRAP,
+        is_checked: false,
+    };
+}
 
 /// What the names of one statement mean: one catalog, one search path.
 #[derive(Debug, Clone)]

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use millrace_catalog::access::{Acting, denied};
+use millrace_catalog::access::denied;
 use millrace_catalog::rights::Privileges;
+use millrace_catalog::scope::Acting;
 use millrace_catalog::settings::{NO_ROLE, Settings};
 use millrace_catalog::{CatalogSnapshot, DEFAULT_USER, Object};
 use millrace_database::Database;

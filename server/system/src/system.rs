@@ -7,7 +7,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use millrace_catalog::CatalogSnapshot;
-use millrace_catalog::scope::Scope;
+use millrace_catalog::scope::{Acting, Scope};
 use millrace_catalog::settings::Settings;
 use millrace_database::database::system::{System, SystemCatalog};
 use millrace_database::sessions::Sessions;
@@ -60,9 +60,12 @@ impl SystemCatalog for Schemas {
         database: &str,
         schema: &str,
         name: &str,
+        viewer: Acting,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         match schema {
-            "pg_catalog" if name == "pg_stat_activity" => pg_catalog::activity::relation(db).map(Some),
+            "pg_catalog" if name == "pg_stat_activity" => {
+                pg_catalog::activity::relation(db, viewer).map(Some)
+            }
             "pg_catalog" if name == "pg_locks" => pg_catalog::locks::relation(db).map(Some),
             "pg_catalog" => {
                 let system = || mr_catalog::shapes(db);

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::TableProvider;
+use millrace_catalog::role::MONITOR;
+use millrace_catalog::scope::Acting;
 use millrace_database::Database;
 use millrace_database::sessions::{SessionStatus, TransactionStatus};
 use millrace_postgres::error::SqlResult;
@@ -16,13 +18,31 @@ use super::table::{Row, provider};
 ///
 /// # Errors
 /// The rows could not be put together.
-pub fn relation(database: &Database) -> SqlResult<Arc<dyn TableProvider>> {
+pub fn relation(database: &Database, viewer: Acting) -> SqlResult<Arc<dyn TableProvider>> {
     let sessions = database.sessions();
     let rows: Vec<Row> = sessions
         .iter()
-        .map(|session| row(database, session.as_ref()))
+        .map(|session| {
+            let mut row = row(database, session.as_ref());
+            if row.contains_key("query") && !may_see(database, session.as_ref(), viewer) {
+                row.insert("query", HIDDEN.to_owned());
+            }
+            row
+        })
         .collect();
     provider(&schema(), &rows)
+}
+
+/// What is shown in place of a statement that is not the viewer's to see: what it says may be a secret.
+pub const HIDDEN: &str = "<insufficient privilege>";
+
+/// Whether somebody may see what a session does.
+pub fn may_see(database: &Database, session: &dyn SessionStatus, viewer: Acting) -> bool {
+    let catalog = database.catalog();
+    let user = catalog.role(&session.info().user).map(|role| role.id);
+    !viewer.is_checked
+        || catalog.has_role(viewer.role, MONITOR)
+        || user.is_some_and(|user| catalog.has_role(viewer.role, user))
 }
 
 fn schema() -> SchemaRef {

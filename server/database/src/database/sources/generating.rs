@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::FieldRef;
-use millrace_catalog::access::Acting;
 use millrace_catalog::connector::Source;
-use millrace_catalog::scope::Scope;
+use millrace_catalog::scope::{Acting, Scope};
 use millrace_catalog::settings::Settings;
 use millrace_catalog::{DEFAULT_SCHEMA, Object, Relation};
 use millrace_engine::{EventTime, EventTimeSpec, Runtime, WriteToken};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_catalog::access::denied;
 use millrace_catalog::rights::{AclItem, Rights};
-use millrace_catalog::scope::Scope;
+use millrace_catalog::scope::{Acting, Scope};
 use millrace_catalog::{Object, kind_name};
 use millrace_parser::ast::{AlterRelation, GrantKind, ObjectKind as Kind, RoleName};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -94,7 +94,7 @@ fn check(scope: &Scope, object: &Object, to: &Object) -> SqlResult<()> {
         return Err(denied(format!("must be member of role \"{}\"", to.name)));
     }
     let of_new = Scope {
-        acting: millrace_catalog::access::Acting {
+        acting: Acting {
             role: to.id,
             is_checked: true,
         },
