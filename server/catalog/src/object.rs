@@ -4,6 +4,7 @@
 //! made again at start-up: columns with their types, defaults and constraints, the key, a view's query with the search
 //! path under which its names were meant, and what it depends on.
 
+mod granted;
 mod stored;
 
 use std::collections::BTreeSet;
@@ -34,6 +35,7 @@ use crate::rights::Rights;
 use crate::role::RoleDef;
 use crate::sequence::{SequenceDef, Takes};
 use crate::sink::SinkDef;
+pub(crate) use granted::built_in;
 pub use stored::lasting_columns;
 
 /// An object.

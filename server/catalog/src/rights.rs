@@ -6,8 +6,7 @@ use std::ops::{BitAnd, BitOr, Not};
 use millrace_storage::{ObjectId, ObjectKind};
 use serde::{Deserialize, Serialize};
 
-use crate::object::Object;
-use crate::role::BOOTSTRAP;
+use crate::names::BOOTSTRAP;
 
 /// A set of privileges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -306,34 +305,6 @@ impl Rights {
     /// The owner.
     pub fn owner(&self) -> ObjectId {
         self.owner.unwrap_or(BOOTSTRAP)
-    }
-}
-
-impl Object {
-    /// Whether it is the schema of the start, into which everybody may look, as PostgreSQL's.
-    pub fn has_public_default(&self) -> bool {
-        self.kind == ObjectKind::Schema && self.name == crate::DEFAULT_SCHEMA
-    }
-
-    /// Everything that is granted on the object, its owner's privileges included.
-    pub fn acl(&self) -> Vec<AclItem> {
-        if let Some(acl) = &self.rights.acl {
-            return acl.clone();
-        }
-        let owner = self.rights.owner();
-        let Some(class) = Class::of(self.kind) else {
-            return vec![];
-        };
-        let mut items = class.default_acl(owner);
-        if self.has_public_default() {
-            items.push(AclItem {
-                grantee: None,
-                grantor: owner,
-                privileges: Privileges::USAGE,
-                options: Privileges::NONE,
-            });
-        }
-        items
     }
 }
 

@@ -5,19 +5,15 @@
 //! of them is stored as soon as something of it is changed.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
 
 use millrace_auth::Verifier;
 use millrace_auth::token::TokenHash;
-use millrace_storage::{ObjectId, ObjectKind};
+use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
-use crate::names::DEFAULT_USER;
-use crate::object::{Definition, Object};
-use crate::rights::{DefaultAcl, Rights};
+use crate::rights::DefaultAcl;
 
-/// The role that is there from the start, can do everything and cannot be dropped.
-pub const BOOTSTRAP: ObjectId = ObjectId(10);
+pub use crate::names::BOOTSTRAP;
 /// May read files and other systems by way of the server.
 pub const READ_SERVER_FILES: ObjectId = ObjectId(4_569);
 /// May write files and to other systems by way of the server.
@@ -117,49 +113,4 @@ impl RoleDef {
     pub fn is_valid_at(&self, now_us: i64) -> bool {
         self.valid_until_us.is_none_or(|until| now_us < until)
     }
-
-    /// As an object of this name.
-    pub fn into_object(self, id: ObjectId, name: &str, sql: String, created_at_ms: i64) -> Object {
-        Object {
-            id,
-            kind: ObjectKind::User,
-            database: String::new(),
-            schema: String::new(),
-            name: name.to_owned(),
-            sql,
-            comment: None,
-            created_at_ms,
-            depends: vec![],
-            definition: Definition::Role(Arc::new(self)),
-            rights: Rights::default(),
-        }
-    }
-}
-
-/// The roles that are there without being made.
-pub(crate) fn built_in() -> &'static [Arc<Object>] {
-    static ROLES: LazyLock<Vec<Arc<Object>>> = LazyLock::new(|| {
-        let first = RoleDef {
-            superuser: true,
-            create_role: true,
-            create_db: true,
-            login: true,
-            ..RoleDef::default()
-        };
-        let others = [
-            (MONITOR, "pg_monitor"),
-            (SIGNAL_BACKEND, "pg_signal_backend"),
-            (CHECKPOINT, "pg_checkpoint"),
-            (READ_SERVER_FILES, "pg_read_server_files"),
-            (WRITE_SERVER_FILES, "pg_write_server_files"),
-            (READ_ALL_DATA, "pg_read_all_data"),
-            (WRITE_ALL_DATA, "pg_write_all_data"),
-        ];
-        let others = others.map(|(id, name)| (id, name, RoleDef::default()));
-        std::iter::once((BOOTSTRAP, DEFAULT_USER, first))
-            .chain(others)
-            .map(|(id, name, role)| Arc::new(role.into_object(id, name, format!("CREATE ROLE {name}"), 0)))
-            .collect()
-    });
-    &ROLES
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_postgres::types::zone::Zone;
 use millrace_storage::ObjectId;
 
-use crate::role::BOOTSTRAP;
+use crate::names::BOOTSTRAP;
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
 

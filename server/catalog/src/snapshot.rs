@@ -6,8 +6,8 @@ use std::sync::Arc;
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::names::SYSTEM_SCHEMAS;
+use crate::object::built_in;
 use crate::object::{Definition, IndexDef, Object, QueryDef};
-use crate::role::built_in;
 
 /// The catalog at one moment.
 #[derive(Debug, Default)]

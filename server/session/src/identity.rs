@@ -15,8 +15,6 @@ use millrace_database::sessions::SessionInfo;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectId;
 
-use crate::session::Session;
-
 /// The role of a session that begins; `info` gets its name. Whoever calls has found out that it is who it says.
 ///
 /// # Errors
@@ -76,46 +74,41 @@ pub(crate) fn start_with(db: &Database, settings: &mut Settings, name: &str, val
     }
 }
 
-/// Who acts, whose name is `user`. A role that is gone, or whose name is another's now, may do nothing.
-pub(crate) fn acting(session: &Session, catalog: &CatalogSnapshot, user: &str) -> Acting {
-    let is_checked = session.db.tuning().access_control;
-    let is_there = catalog.role_by_id(session.user).is_some();
+/// Who acts, whose name is `user`, in a session in which `login` has logged in. A role that is gone, or whose name is another's now, may
+/// do nothing.
+pub(crate) fn acting(db: &Database, catalog: &CatalogSnapshot, login: ObjectId, user: &str) -> Acting {
+    let is_there = catalog.role_by_id(login).is_some();
     let role = catalog.role(user).filter(|_| is_there);
     Acting {
         role: role.map_or(ObjectId(0), |role| role.id),
-        is_checked,
+        is_checked: db.tuning().access_control,
     }
+}
+
+/// Who logged in: whom the session always may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Login<'a> {
+    pub name: &'a str,
+    pub id: ObjectId,
 }
 
 /// Changes one of the settings that say who the session is; `None`: to what it was at the start.
 ///
 /// # Errors
 /// There is no such role, or the session may not act as it.
-pub(crate) fn set(session: &Session, name: &str, value: Option<&str>, is_local: bool) -> SqlResult<()> {
+pub(crate) fn change(
+    catalog: &CatalogSnapshot,
+    settings: &mut Settings,
+    name: &str,
+    value: Option<&str>,
+    login: Option<Login<'_>>,
+) -> SqlResult<()> {
     if name == "is_superuser" {
         return Err(SqlError::new(
             SqlState::CantChangeRuntimeParam,
             "parameter \"is_superuser\" cannot be changed",
         ));
     }
-    let catalog = session.catalog();
-    let before = session.settings.lock().reported();
-    session.change_settings(is_local, |settings| {
-        change(&catalog, settings, name, value, Some(session))
-    })?;
-    let mut now = session.settings.lock().reported();
-    now.retain(|setting| !before.contains(setting));
-    session.parameter_changes.lock().extend(now);
-    Ok(())
-}
-
-fn change(
-    catalog: &CatalogSnapshot,
-    settings: &mut Settings,
-    name: &str,
-    value: Option<&str>,
-    session: Option<&Session>,
-) -> SqlResult<()> {
     let unknown = |name: &str| {
         SqlError::new(
             SqlState::InvalidParameterValue,
@@ -123,12 +116,10 @@ fn change(
         )
     };
     if name == "session_authorization" {
-        let own = session
-            .map(|session| session.info.user.clone())
-            .unwrap_or_default();
-        let wanted = value.unwrap_or(&own);
+        let own = login.map(|login| login.name).unwrap_or_default();
+        let wanted = value.unwrap_or(own);
         let role = catalog.role(wanted).ok_or_else(|| unknown(wanted))?;
-        let may = session.is_some_and(|session| catalog.is_superuser(session.user));
+        let may = login.is_some_and(|login| catalog.is_superuser(login.id));
         if wanted != own && !may {
             return Err(denied("permission denied to set session authorization"));
         }

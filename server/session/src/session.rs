@@ -23,7 +23,7 @@ use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
-use crate::identity;
+use crate::identity::{self, Login};
 use crate::notice::{Notice, Severity};
 use crate::prepared::Prepared;
 use crate::transaction::Transaction;
@@ -263,7 +263,7 @@ impl Session {
         let settings = self.scope_settings();
         let catalog = self.catalog();
         let user = settings.current_user();
-        let acting = identity::acting(self, &catalog, &user);
+        let acting = identity::acting(&self.db, &catalog, self.user, &user);
         let mut scope = Scope {
             search_path: settings.search_path(&user),
             catalog,
@@ -305,7 +305,7 @@ impl Session {
     /// There is no such setting, it cannot be changed, or not to this value.
     pub(crate) fn set_setting(&self, name: &str, value: &str, is_local: bool) -> SqlResult<()> {
         if settings::IDENTITY.contains(&name.to_lowercase().as_str()) {
-            return identity::set(self, &name.to_lowercase(), Some(value), is_local);
+            return self.set_identity(&name.to_lowercase(), Some(value), is_local);
         }
         let mut changed = None;
         self.change_settings(is_local, |settings| {
@@ -322,6 +322,25 @@ impl Session {
                 format!("setting \"{name}\" has no effect in millrace"),
             );
         }
+        Ok(())
+    }
+
+    /// Changes one of the settings that say who the session is; `None`: to what it was at the start.
+    ///
+    /// # Errors
+    /// There is no such role, or the session may not act as it.
+    pub(crate) fn set_identity(&self, name: &str, value: Option<&str>, is_local: bool) -> SqlResult<()> {
+        let (catalog, before) = (self.catalog(), self.settings.lock().reported());
+        let login = Login {
+            name: &self.info.user,
+            id: self.user,
+        };
+        self.change_settings(is_local, |settings| {
+            identity::change(&catalog, settings, name, value, Some(login))
+        })?;
+        let mut now = self.settings.lock().reported();
+        now.retain(|setting| !before.contains(setting));
+        self.parameter_changes.lock().extend(now);
         Ok(())
     }
 

@@ -24,8 +24,6 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use parking_lot::Mutex;
 use ring::hmac;
 
-use crate::http::guard::decode_base64;
-
 /// Right passwords over HTTP that are remembered, so that not each request hashes one thousands of times.
 const KNOWN_MAX: usize = 1_024;
 
@@ -207,4 +205,27 @@ fn no_role(user: &str) -> SqlError {
         format!("role \"{user}\" does not exist"),
     )
     .with_hint("Connect as user \"millrace\", for example: psql -U millrace -d millrace")
+}
+
+/// What a text in base64 says.
+pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len() * 3 / 4);
+    let (mut bits, mut count) = (0u32, 0);
+    for byte in text.trim_end_matches('=').bytes() {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            decoded.push((bits >> count) as u8);
+        }
+    }
+    Some(decoded)
 }

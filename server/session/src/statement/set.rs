@@ -7,7 +7,6 @@ use millrace_parser::ast::{SetValue, SetVariable};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse;
 
-use crate::identity;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
@@ -49,7 +48,7 @@ pub(crate) fn variable(session: &Session, set: &SetVariable) -> SqlResult<Outcom
 
 fn reset_one(session: &Session, name: &str, is_local: bool) -> SqlResult<()> {
     if IDENTITY.contains(&name) {
-        return identity::set(session, name, None, is_local);
+        return session.set_identity(name, None, is_local);
     }
     let mut reported = None;
     session.change_settings(is_local, |settings| {
@@ -112,7 +111,7 @@ pub(crate) fn discard(session: &Session, what: &DiscardObject) -> SqlResult<Outc
                 "DISCARD ALL cannot run inside a transaction block",
             ));
         }
-        identity::set(session, "session_authorization", None, false)?;
+        session.set_identity("session_authorization", None, false)?;
         reset_all(session)?;
         session.prepared.lock().clear();
         session.cursors.lock().clear();
