@@ -24,8 +24,10 @@ mod create;
 mod cursor;
 mod explain;
 mod function;
+mod grant;
 mod object;
 mod options;
+mod role;
 mod settings;
 mod show;
 mod sink;
@@ -43,8 +45,13 @@ pub use cursor::{
 };
 pub use explain::{Explain, ExplainFormat, ExplainOptions, ExplainTarget, ExplainType, Speed, WhatIf};
 pub use function::CreateFunction;
+pub use grant::{AlterDefaultPrivileges, Grant, GrantKind, GrantTarget};
 pub use object::{ObjectKind, ObjectReference};
 pub use options::{FormatEncode, OptionEntry, Options};
+pub use role::{
+    AlterRole, CreateRole, CreateToken, DropRole, DropToken, GrantRole, RoleChange, RoleName, RoleOption,
+    Secret,
+};
 pub use settings::{AlterSystemSet, SetValue, SetVariable};
 pub use show::{ShowStatement, ShowTarget};
 pub use sink::{CreateSink, CreateSubscription, SinkInput};
@@ -95,16 +102,33 @@ pub enum Statement {
     Show(ShowStatement),
     /// `DESCRIBE x`.
     Describe(ObjectName),
-    /// `SET [SESSION | LOCAL] name TO | = value`. (`SET TRANSACTION`, `SET ROLE` and the like stay in `Sql`.)
+    /// `SET [SESSION | LOCAL] name TO | = value`; `SET ROLE` and `SET SESSION AUTHORIZATION` are the settings `role` and
+    /// `session_authorization`. (`SET TRANSACTION` and the like stay in `Sql`.)
     SetVariable(SetVariable),
     /// `RESET name`, or `None` for `RESET ALL`.
     ResetVariable(Option<String>),
-    /// `DROP` of the kinds in [`ObjectKind`]. (Others, such as `DROP ROLE`, stay in `Sql`.)
+    /// `DROP` of the kinds in [`ObjectKind`]. (Others stay in `Sql`.)
     Drop(DropStatement),
     /// `ALTER` of the kinds in [`ObjectKind`]. (Others stay in `Sql`.)
     AlterRelation(Box<AlterRelation>),
     /// `ALTER SYSTEM SET name TO | = value`, `ALTER SYSTEM RESET name`.
     AlterSystemSet(AlterSystemSet),
+    /// `CREATE ROLE | USER | GROUP`.
+    CreateRole(Box<CreateRole>),
+    /// `ALTER ROLE | USER`.
+    AlterRole(Box<AlterRole>),
+    /// `DROP ROLE | USER | GROUP`.
+    DropRole(DropRole),
+    /// `GRANT` and `REVOKE` of roles.
+    GrantRole(Box<GrantRole>),
+    /// `GRANT` and `REVOKE` of privileges.
+    Grant(Box<Grant>),
+    /// `ALTER DEFAULT PRIVILEGES`.
+    AlterDefaultPrivileges(Box<AlterDefaultPrivileges>),
+    /// `CREATE TOKEN`.
+    CreateToken(Box<CreateToken>),
+    /// `DROP TOKEN`.
+    DropToken(DropToken),
     /// `CANCEL JOB n`.
     CancelJob(u64),
     /// `PAUSE MATERIALIZED VIEW | SINK | STREAM name`.
@@ -128,4 +152,21 @@ pub enum Statement {
         /// Where the backup goes.
         to: String,
     },
+}
+
+impl Statement {
+    /// Whether a secret stands in its text: what is shown of it is what `Display` prints, with stars in its place.
+    pub fn has_secret(&self) -> bool {
+        let options = match self {
+            Statement::CreateRole(create) => &create.options,
+            Statement::AlterRole(alter) => match &alter.change {
+                RoleChange::Options(options) => options,
+                _ => return false,
+            },
+            _ => return false,
+        };
+        options
+            .iter()
+            .any(|option| matches!(option, RoleOption::Password(Some(_))))
+    }
 }

@@ -5,6 +5,7 @@ mod copy;
 mod create;
 mod function;
 mod inspect;
+mod role;
 mod settings;
 
 use std::fmt::{self, Display, Formatter};
@@ -38,6 +39,14 @@ impl Display for Statement {
             Statement::Drop(drop) => drop.fmt(f),
             Statement::AlterRelation(alter) => alter.fmt(f),
             Statement::AlterSystemSet(set) => set.fmt(f),
+            Statement::CreateRole(create) => create.fmt(f),
+            Statement::AlterRole(alter) => alter.fmt(f),
+            Statement::DropRole(drop) => drop.fmt(f),
+            Statement::GrantRole(grant) => grant.fmt(f),
+            Statement::Grant(grant) => grant.fmt(f),
+            Statement::AlterDefaultPrivileges(alter) => alter.fmt(f),
+            Statement::CreateToken(create) => create.fmt(f),
+            Statement::DropToken(drop) => drop.fmt(f),
             Statement::CancelJob(job) => write!(f, "CANCEL JOB {job}"),
             Statement::Pause(object) => write!(f, "PAUSE {object}"),
             Statement::Resume(object) => write!(f, "RESUME {object}"),

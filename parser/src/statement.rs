@@ -11,9 +11,11 @@ mod emit;
 mod explain;
 mod external;
 mod function;
+mod grant;
 mod job;
 mod object;
 mod postgres;
+mod role;
 mod sequence;
 mod set;
 mod show;
@@ -75,6 +77,8 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "ADD",
         "KILL",
         "BACKUP",
+        "GRANT",
+        "REVOKE",
     ]) else {
         return Ok(None);
     };
@@ -90,6 +94,8 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
             let _ = reader.take(&["TABLE"]);
             Some(Statement::Describe(reader.name()?))
         }
+        "GRANT" => Some(grant::parse(reader, false)?),
+        "REVOKE" => Some(grant::parse(reader, true)?),
         "SET" => set::parse_set(reader)?,
         "RESET" => set::parse_reset(reader)?,
         "DROP" => drop::parse(reader)?,
@@ -117,6 +123,12 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     let _ = reader.take_one_of(&["GLOBAL", "LOCAL"]);
     let temporary = reader.take_one_of(&["TEMP", "TEMPORARY"]).is_some();
     let unlogged = reader.take(&["UNLOGGED"]);
+    if let Some(kind) = reader.take_one_of(&role::KINDS) {
+        return Ok(Some(role::create(reader, kind)?));
+    }
+    if reader.take(&["TOKEN"]) {
+        return Ok(Some(role::create_token(reader)?));
+    }
     let prefix = CreatePrefix {
         or_replace,
         temporary,

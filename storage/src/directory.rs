@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
@@ -38,12 +39,17 @@ impl DirectoryLock {
     pub(crate) fn acquire(directory: &Path) -> Result<Self, StorageError> {
         fs::create_dir_all(directory).map_err(|e| StorageError::io("create directory", directory, e))?;
         refuse_foreign(directory)?;
+        // Passwords' verifiers and everybody's rows are in it.
+        if let Err(error) = fs::set_permissions(directory, fs::Permissions::from_mode(0o700)) {
+            tracing::warn!(directory = %directory.display(), %error, "the data directory could not be closed to others");
+        }
         let path = directory.join(LOCK_FILE);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(0o600)
             .open(&path)
             .map_err(|e| StorageError::io("open", &path, e))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -5,6 +5,7 @@ use sqlparser::ast::{DataType, Expr, Ident, ObjectName, TableConstraint};
 use super::create::ColumnDefinition;
 use super::object::ObjectKind;
 use super::options::Options;
+use super::role::RoleName;
 
 /// `DROP kind [IF EXISTS] names [CASCADE | RESTRICT]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,6 +136,6 @@ pub enum AlterOperation {
     SwapWith(ObjectName),
     /// `SET SCHEMA name`.
     SetSchema(Ident),
-    /// `OWNER TO name`.
-    OwnerTo(Ident),
+    /// `OWNER TO role`.
+    OwnerTo(RoleName),
 }

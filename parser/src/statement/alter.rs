@@ -2,7 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
-use super::{columns, drop, object, set};
+use super::{columns, drop, grant, object, role, set};
 use crate::ast::{
     AlterOperation, AlterRelation, AlterSystemSet, ObjectKind, OptionEntry, Options, SetValue, Statement,
 };
@@ -14,13 +14,22 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     if reader.take(&["SYSTEM"]) {
         return Ok(Some(Statement::AlterSystemSet(system(reader)?)));
     }
+    if reader.take(&["DEFAULT", "PRIVILEGES"]) {
+        return Ok(Some(grant::alter_default(reader)?));
+    }
+    if reader.take_one_of(&["ROLE", "USER"]).is_some() {
+        return Ok(Some(role::alter(reader)?));
+    }
     let Some(kind) = object::kind(reader) else {
         return Ok(None);
     };
-    if kind == ObjectKind::Function {
-        return Ok(None);
+    let if_exists = object::if_exists(reader);
+    let _ = kind == ObjectKind::Table && reader.take(&["ONLY"]);
+    let name = reader.name()?;
+    if kind == ObjectKind::Function && reader.take_token(&Token::LParen) {
+        reader.rest_of_parenthesis()?;
     }
-    if kind == ObjectKind::Sequence {
+    if kind == ObjectKind::Sequence && !reader.at(&["OWNER", "TO"]) {
         let hint = "Use setval() to go on from another value.";
         return Err(Failure::unsupported(
             "ALTER SEQUENCE is not supported",
@@ -28,9 +37,15 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
             hint,
         ));
     }
-    let if_exists = object::if_exists(reader);
-    let _ = kind == ObjectKind::Table && reader.take(&["ONLY"]);
-    let name = reader.name()?;
+    let by_row = [&["ENABLE", "ROW"], &["DISABLE", "ROW"], &["FORCE", "ROW"]];
+    if by_row.iter().any(|words| reader.at(*words)) {
+        let hint = "Make a view of the rows that somebody may see, and grant the privilege on it.";
+        return Err(Failure::unsupported(
+            "row-level security is not supported",
+            reader.here(),
+            hint,
+        ));
+    }
     let mut operations = vec![];
     operation(reader, &mut operations)?;
     while reader.take_token(&Token::Comma) {
@@ -111,24 +126,12 @@ fn operation(reader: &mut Reader<'_>, operations: &mut Vec<AlterOperation>) -> P
         }
         Some("OWNER") => {
             reader.need(&["TO"])?;
-            Ok(AlterOperation::OwnerTo(owner(reader)?))
+            Ok(AlterOperation::OwnerTo(role::role(reader)?))
         }
         _ => Err(reader.unexpected("RENAME, ADD, DROP, ALTER, SET, RESET, SWAP WITH or OWNER TO")),
     }?;
     operations.push(operation);
     Ok(())
-}
-
-/// A role's name, which may be the reserved words CURRENT_USER and SESSION_USER.
-fn owner(reader: &mut Reader<'_>) -> Parse<sqlparser::ast::Ident> {
-    let special = ["CURRENT_USER", "SESSION_USER", "CURRENT_ROLE"]
-        .iter()
-        .any(|word| reader.at(&[word]));
-    if special {
-        Ok(reader.parse_identifier()?)
-    } else {
-        reader.ident()
-    }
 }
 
 fn rename(reader: &mut Reader<'_>) -> Parse<AlterOperation> {

@@ -1,8 +1,8 @@
-//! `DROP` of the kinds that the catalog has, and `DROP WORKER`.
+//! `DROP` of the kinds that the catalog has, of roles and tokens, and `DROP WORKER`.
 
 use sqlparser::tokenizer::Token;
 
-use super::object;
+use super::{object, role};
 use crate::ast::{DropBehavior, DropStatement, ObjectKind, Statement};
 use crate::reader::{Parse, Reader};
 
@@ -10,6 +10,12 @@ use crate::reader::{Parse, Reader};
 pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     if reader.take(&["WORKER"]) {
         return Ok(Some(Statement::DropWorker(reader.number()?)));
+    }
+    if reader.take_one_of(&role::KINDS).is_some() {
+        return Ok(Some(role::drop(reader)?));
+    }
+    if reader.take(&["TOKEN"]) {
+        return Ok(Some(role::drop_token(reader)?));
     }
     let Some(kind) = object::kind(reader) else {
         return Ok(None);

@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
 /// Words that begin a statement, for the hint at a misspelt one.
-const STARTS: [&str; 40] = [
+const STARTS: [&str; 42] = [
     "ALTER",
     "ANALYZE",
     "BACKUP",
@@ -31,6 +31,7 @@ const STARTS: [&str; 40] = [
     "EXPLAIN",
     "FETCH",
     "FLUSH",
+    "GRANT",
     "INSERT",
     "KILL",
     "PAUSE",
@@ -38,6 +39,7 @@ const STARTS: [&str; 40] = [
     "RELEASE",
     "RESET",
     "RESUME",
+    "REVOKE",
     "ROLLBACK",
     "SAVEPOINT",
     "SELECT",

@@ -1,9 +1,10 @@
 //! `SET` and `RESET` of settings.
 //!
-//! `SET TRANSACTION`, `SET ROLE` and their like are no settings and stay with sqlparser.
+//! `SET TRANSACTION` and its like are no settings and stay with sqlparser.
 
 use sqlparser::tokenizer::Token;
 
+use super::role;
 use crate::ast::{SetValue, SetVariable, Statement};
 use crate::reader::{Parse, Reader};
 
@@ -11,17 +12,18 @@ use crate::reader::{Parse, Reader};
 pub(super) fn parse_set(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     let local = reader.take(&["LOCAL"]);
     if !local {
-        let others: [&[&str]; 5] = [
+        let others: [&[&str]; 3] = [
             &["TRANSACTION"],
-            &["ROLE"],
             &["CONSTRAINTS"],
             &["SESSION", "CHARACTERISTICS"],
-            &["SESSION", "AUTHORIZATION"],
         ];
         if others.iter().any(|words| reader.at(words)) {
             return Ok(None);
         }
-        let _ = reader.take(&["SESSION"]);
+        let _ = !reader.at(&["SESSION", "AUTHORIZATION"]) && reader.take(&["SESSION"]);
+    }
+    if let Some(role) = role::set_role(reader, local)? {
+        return Ok(Some(role));
     }
     let (name, value) = if reader.take(&["TIME", "ZONE"]) {
         let local_zone = reader.take(&["LOCAL"]);

@@ -89,7 +89,12 @@ impl ConnectorDef {
 
     /// Whether it makes the rows itself.
     pub fn is_generator(&self) -> bool {
-        !matches!(self.name(), "webhook" | "kafka" | "postgres-cdc")
+        Self::makes_rows(self.name())
+    }
+
+    /// Whether a connector of this name makes the rows itself.
+    pub fn makes_rows(name: &str) -> bool {
+        !matches!(name, "webhook" | "kafka" | "postgres-cdc")
     }
 
     /// Whether it reads what others keep.

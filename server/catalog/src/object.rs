@@ -4,6 +4,7 @@
 //! made again at start-up: columns with their types, defaults and constraints, the key, a view's query with the search
 //! path under which its names were meant, and what it depends on.
 
+mod granted;
 mod stored;
 
 use std::collections::BTreeSet;
@@ -30,9 +31,12 @@ use crate::external::ExternalTable;
 use crate::flow::FlowDef;
 use crate::function::FunctionDef;
 use crate::retention::Retention;
+use crate::rights::Rights;
+use crate::role::RoleDef;
 use crate::sequence::{SequenceDef, Takes};
 use crate::sink::SinkDef;
 use crate::temporary::is_temporary;
+pub(crate) use granted::built_in;
 pub use stored::lasting_columns;
 
 /// An object.
@@ -58,6 +62,8 @@ pub struct Object {
     pub depends: Vec<ObjectId>,
     /// What it consists of.
     pub definition: Definition,
+    /// Who owns it, and what others may do with it.
+    pub rights: Rights,
 }
 
 /// What an object consists of.
@@ -77,6 +83,8 @@ pub enum Definition {
     Sink(Arc<SinkDef>),
     /// A sequence.
     Sequence(Arc<SequenceDef>),
+    /// A role.
+    Role(Arc<RoleDef>),
     /// An object that failed to load at startup, and why.
     FailedToLoad(String),
     /// A database or a schema.
@@ -493,6 +501,14 @@ impl Object {
         }
     }
 
+    /// The role, if it is one.
+    pub fn role(&self) -> Option<&RoleDef> {
+        match &self.definition {
+            Definition::Role(role) => Some(role),
+            _ => None,
+        }
+    }
+
     /// The name with its schema, where that is not the first thing that a reader would think of.
     pub fn display_name(&self) -> String {
         if self.schema == super::DEFAULT_SCHEMA || self.schema.is_empty() {
@@ -577,6 +593,7 @@ impl Object {
             | Definition::Function(_)
             | Definition::Index(_)
             | Definition::Sink(_)
+            | Definition::Role(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => {
                 return;

@@ -21,14 +21,15 @@ use millrace_sql::{CatalogReader, SqlFunction};
 use crate::bound::BoundName;
 use crate::names::SYSTEM_SCHEMAS;
 use crate::object::{Definition, Object, QueryDef};
-use crate::scope::Scope;
+use crate::rights::Privileges;
+use crate::scope::{Acting, Scope};
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
 use crate::temporary::{OWN_SCHEMA, is_temporary};
 
 /// The relations that nobody made: `pg_catalog`, `information_schema`, `mr_catalog`.
 pub trait SystemRelations: Sync {
-    /// The relation of that name in that system schema, if there is one.
+    /// The relation of that name in that system schema, if there is one, as `viewer` may see it.
     ///
     /// # Errors
     /// Its rows could not be put together.
@@ -38,6 +39,7 @@ pub trait SystemRelations: Sync {
         database: &str,
         schema: &str,
         name: &str,
+        viewer: Acting,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
 
     /// A function of the system that sees what the names of a statement mean; `None`: it does not depend on that.
@@ -64,6 +66,9 @@ pub struct Reader<'a> {
     bound: &'a [BoundName],
     /// What the statement sees; none: what there is at the start.
     scope: Option<&'a Scope>,
+    /// The same, if it is asked whether whoever acts may read what is named. What is inside of a view is read with the rights of its
+    /// owner, which are looked at where the view is named.
+    checked: Option<&'a Scope>,
     depth: usize,
     used: RefCell<BTreeMap<String, BoundName>>,
 }
@@ -85,6 +90,7 @@ impl<'a> Reader<'a> {
             search_path,
             bound: &[],
             scope: None,
+            checked: None,
             depth: 0,
             used: RefCell::default(),
         }
@@ -188,6 +194,9 @@ impl<'a> Reader<'a> {
             object: object.id,
             columns: vec![],
         };
+        if let Some(scope) = self.checked {
+            scope.check(object, Privileges::EXECUTE)?;
+        }
         self.used.borrow_mut().insert(written, bound);
         function.inlined().map(Some)
     }
@@ -229,6 +238,7 @@ impl<'a> Reader<'a> {
     }
 
     fn system(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+        let viewer = self.scope.map_or(Acting::SYSTEM, |scope| scope.acting);
         match schema {
             None | Some("pg_catalog") if name == "pg_settings" => {
                 let settings = self.scope.map(|scope| scope.settings.clone());
@@ -237,13 +247,13 @@ impl<'a> Reader<'a> {
             }
             Some(schema) if SYSTEM_SCHEMAS.contains(&schema) => {
                 self.system
-                    .system_relation(self.catalog, self.database, schema, name)
+                    .system_relation(self.catalog, self.database, schema, name, viewer)
             }
             Some(_) => Ok(None),
             // pg_catalog is searched first even where the path does not name it.
             None if name.starts_with("pg_") => {
                 self.system
-                    .system_relation(self.catalog, self.database, "pg_catalog", name)
+                    .system_relation(self.catalog, self.database, "pg_catalog", name, viewer)
             }
             None => {
                 for schema in self
@@ -251,9 +261,9 @@ impl<'a> Reader<'a> {
                     .iter()
                     .filter(|schema| SYSTEM_SCHEMAS.contains(&schema.as_str()))
                 {
-                    let found = self
-                        .system
-                        .system_relation(self.catalog, self.database, schema, name)?;
+                    let found =
+                        self.system
+                            .system_relation(self.catalog, self.database, schema, name, viewer)?;
                     if found.is_some() {
                         return Ok(found);
                     }
@@ -265,6 +275,9 @@ impl<'a> Reader<'a> {
 
     fn resolve(&self, reference: &TableReference) -> SqlResult<Arc<dyn TableProvider>> {
         let (schema, name) = self.parts(reference)?;
+        if let (Some(scope), Some(schema)) = (self.checked, schema) {
+            scope.check_schema(schema)?;
+        }
         if let Some(provider) = self.system(schema, name)? {
             return Ok(provider);
         }
@@ -285,6 +298,9 @@ impl<'a> Reader<'a> {
         let object = self
             .object(schema, name)
             .ok_or_else(|| self.undefined(schema, name))?;
+        if let Some(scope) = self.checked {
+            scope.check_read(object)?;
+        }
         let provider = self.provider(object)?;
         let bound = BoundName::now(written.clone(), object.id, provider.as_ref());
         self.used.borrow_mut().insert(written, bound);
@@ -308,6 +324,7 @@ impl<'a> Reader<'a> {
             | Definition::Index(_)
             | Definition::Sequence(_)
             | Definition::Sink(_)
+            | Definition::Role(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => Err(SqlError::new(
                 SqlState::WrongObjectType,
@@ -353,6 +370,7 @@ impl<'a> Reader<'a> {
             search_path: &query.search_path,
             bound: &query.names,
             scope: self.scope,
+            checked: None,
             depth: self.depth + 1,
             used: RefCell::default(),
         };
@@ -414,6 +432,7 @@ impl Scope {
     pub fn reader<'a>(&'a self, system: &'a dyn SystemRelations, state: &'a SessionState) -> Reader<'a> {
         Reader {
             scope: Some(self),
+            checked: self.acting.is_checked.then_some(self),
             ..Reader::new(system, state, &self.catalog, &self.database, &self.search_path)
         }
     }

@@ -3,9 +3,28 @@
 use std::sync::Arc;
 
 use millrace_postgres::types::zone::Zone;
+use millrace_storage::ObjectId;
 
+use crate::names::BOOTSTRAP;
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
+
+/// Who acts, and whether it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acting {
+    /// The current user.
+    pub role: ObjectId,
+    /// Whether privileges are enforced.
+    pub is_checked: bool,
+}
+
+impl Acting {
+    /// One who may do everything: the system itself.
+    pub const SYSTEM: Acting = Acting {
+        role: BOOTSTRAP,
+        is_checked: false,
+    };
+}
 
 /// What the names of one statement mean: one catalog, one search path.
 #[derive(Debug, Clone)]
@@ -18,8 +37,12 @@ pub struct Scope {
     pub search_path: Vec<String>,
     /// The time zone of the session, if it is not UTC: texts without a zone are assigned to timestamptz in it.
     pub zone: Option<Zone>,
+    /// Who acts.
+    pub acting: Acting,
     /// The number of the session, if it is one's.
     pub session: Option<i32>,
+    /// The relation of which the statement has said already that it may be read: what UPDATE and DELETE change.
+    pub target: Option<ObjectId>,
     /// The settings of the session.
     pub settings: Settings,
 }

@@ -37,6 +37,11 @@ const REPORTED: &[&str] = &[
     "TimeZone",
 ];
 
+/// The settings that say who the session is.
+pub const IDENTITY: [&str; 3] = ["is_superuser", "role", "session_authorization"];
+/// The value of `role` without SET ROLE.
+pub const NO_ROLE: &str = "none";
+
 /// The values of a session's settings.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
@@ -88,6 +93,26 @@ impl Settings {
         settings.put("session_authorization", user.to_string());
         settings.keep_as_initial();
         settings
+    }
+
+    /// Who the session is, and as whom it acts, if that is somebody else.
+    pub fn identify(&mut self, session_user: &str, role: Option<&str>, is_superuser: bool) {
+        self.put("session_authorization", session_user.to_owned());
+        self.put("role", role.unwrap_or(NO_ROLE).to_owned());
+        self.put("is_superuser", if is_superuser { "on" } else { "off" }.to_owned());
+    }
+
+    /// The user who logged in, or whom SET SESSION AUTHORIZATION named.
+    pub fn session_user(&self) -> String {
+        self.get("session_authorization").unwrap_or_default()
+    }
+
+    /// The user as whom the session acts: the one of SET ROLE, else the user of the session.
+    pub fn current_user(&self) -> String {
+        match self.get("role") {
+            Ok(role) if role != NO_ROLE => role,
+            _ => self.session_user(),
+        }
     }
 
     fn put(&mut self, key: &str, value: String) {
@@ -156,9 +181,16 @@ impl Settings {
             .copied())
     }
 
-    /// Puts all settings back.
+    /// Puts all settings back. Who the session is stays as it is.
     pub fn reset_all(&mut self) {
+        let kept: Vec<(&str, String)> = IDENTITY
+            .iter()
+            .filter_map(|name| Some((*name, self.changed.get(*name)?.clone())))
+            .collect();
         self.changed = Arc::clone(&self.initial);
+        for (name, value) in kept {
+            self.put(name, value);
+        }
     }
 
     /// Every setting, by name.

@@ -7,6 +7,7 @@ use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::constraint::ForeignKeyDef;
 use crate::names::SYSTEM_SCHEMAS;
+use crate::object::built_in;
 use crate::object::{Definition, IndexDef, Object, QueryDef};
 
 /// The catalog at one moment.
@@ -20,6 +21,7 @@ pub struct CatalogSnapshot {
     functions: BTreeMap<(String, String, String), ObjectId>,
     schemas: BTreeMap<(String, String), ObjectId>,
     databases: BTreeMap<String, ObjectId>,
+    roles: BTreeMap<String, ObjectId>,
     /// Materialized views that a transaction has made and COMMIT fills: to read one is to run its query.
     unfilled: BTreeSet<ObjectId>,
 }
@@ -49,6 +51,9 @@ impl CatalogSnapshot {
             }
             ObjectKind::Schema => {
                 self.schemas.insert((database, name), object.id);
+            }
+            ObjectKind::User => {
+                self.roles.insert(name, object.id);
             }
             ObjectKind::Function => {
                 self.functions.insert((database, schema, name), object.id);
@@ -175,6 +180,34 @@ impl CatalogSnapshot {
         self.databases.values().filter_map(|id| self.objects.get(id))
     }
 
+    /// A role by its name, be it stored or one that is there without being made.
+    pub fn role(&self, name: &str) -> Option<&Arc<Object>> {
+        match self.roles.get(name) {
+            Some(id) => self.objects.get(id),
+            None => built_in()
+                .iter()
+                .find(|role| role.name == name && !self.objects.contains_key(&role.id)),
+        }
+    }
+
+    /// A role by its identity.
+    pub fn role_by_id(&self, id: ObjectId) -> Option<&Arc<Object>> {
+        self.objects
+            .get(&id)
+            .filter(|object| object.kind == ObjectKind::User)
+            .or_else(|| built_in().iter().find(|role| role.id == id))
+    }
+
+    /// The roles, in order of their identities.
+    pub fn roles(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let is_stored = |role: &&Arc<Object>| self.objects.contains_key(&role.id);
+        let built_in = built_in().iter().filter(move |role| !is_stored(role));
+        let stored = self.roles.values().filter_map(|id| self.objects.get(id));
+        let mut roles: Vec<_> = built_in.chain(stored).collect();
+        roles.sort_by_key(|role| role.id);
+        roles.into_iter()
+    }
+
     /// The indexes of a relation.
     pub fn indexes_of(&self, relation: ObjectId) -> impl Iterator<Item = (&Arc<Object>, &IndexDef)> {
         self.objects
@@ -285,6 +318,7 @@ impl CatalogSnapshot {
 mod tests {
     use super::*;
     use crate::names::{DEFAULT_DATABASE, DEFAULT_SCHEMA};
+    use crate::rights::Rights;
 
     fn view(id: u64, name: &str, depends: &[u64]) -> Arc<Object> {
         Arc::new(Object {
@@ -298,6 +332,7 @@ mod tests {
             created_at_ms: 0,
             depends: depends.iter().copied().map(ObjectId).collect(),
             definition: Definition::Other,
+            rights: Rights::default(),
         })
     }
 

@@ -91,6 +91,8 @@ pub struct DatabaseOptions {
     pub reducers: Vec<Arc<dyn Reducer>>,
     /// State of views leaves for the disk now and then though there is memory: for tests.
     pub spill_by_chance: bool,
+    /// Whether the first role has a password of the configuration.
+    pub has_password: bool,
     /// Whether existing materialized views are loaded; otherwise they count as failed, so that one can be dropped.
     pub run_views: bool,
 }
@@ -110,6 +112,7 @@ impl DatabaseOptions {
             virtual_clock: None,
             reducers: vec![],
             spill_by_chance: false,
+            has_password: false,
             run_views: true,
         }
     }
@@ -465,6 +468,7 @@ impl Database {
             | Definition::Sequence(_)
             | Definition::External(_)
             | Definition::Function(_)
+            | Definition::Role(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => Ok(None),
         }

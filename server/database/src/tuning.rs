@@ -15,7 +15,8 @@ use millrace_schedule::group_size::{GROUP_MAX, GroupSize};
 use millrace_storage::Durability;
 
 /// The settings' names.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
+    "access_control",
     "batch_interval",
     "checkpoint_interval",
     "durability",
@@ -46,6 +47,8 @@ const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 /// How epochs are cut and grouped, and how the cores are shared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuning {
+    /// Whether roles may do only what they have privileges for.
+    pub access_control: bool,
     /// Time between two epochs of a pipeline; `None`: as soon as there is input.
     pub batch_interval: Option<Duration>,
     /// Time between two checkpoints of a pipeline that moves on; `None`: there are none.
@@ -87,6 +90,7 @@ impl Default for Tuning {
     fn default() -> Self {
         let patience = Patience::default();
         Tuning {
+            access_control: false,
             batch_interval: None,
             checkpoint_interval: Some(CHECKPOINT_INTERVAL),
             recovery_reads: RecoveryReads::default(),
@@ -107,6 +111,7 @@ impl Tuning {
     /// The value of a setting as text; `None`: it is none of these.
     pub fn get(&self, name: &str) -> Option<String> {
         Some(match name {
+            "access_control" => if self.access_control { ON } else { OFF }.to_owned(),
             "batch_interval" => or_auto(self.batch_interval.map(duration_text)),
             "checkpoint_interval" => (self.checkpoint_interval).map_or_else(|| OFF.to_owned(), duration_text),
             "recovery_reads" => match self.recovery_reads {
@@ -166,6 +171,9 @@ impl Tuning {
                     .parse()
                     .map_err(|()| "fsync, group or off".to_owned())?;
             }
+            "access_control" if text.eq_ignore_ascii_case(ON) => self.access_control = true,
+            "access_control" if text.eq_ignore_ascii_case(OFF) => self.access_control = false,
+            "access_control" => return Err("on or off".to_owned()),
             "flush_writes" if text.eq_ignore_ascii_case(ON) => self.flush_writes = true,
             "flush_writes" if text.eq_ignore_ascii_case(OFF) => self.flush_writes = false,
             "flush_writes" => return Err("on or off".to_owned()),
@@ -285,6 +293,8 @@ mod tests {
             ("recovery_reads", "wait", "wait"),
             ("durability", "OFF", "off"),
             ("durability", "group", "group"),
+            ("access_control", "ON", "on"),
+            ("access_control", "off", "off"),
             ("flush_writes", "OFF", "off"),
             ("flush_writes", "on", "on"),
             ("group_size", "25", "25"),
@@ -320,6 +330,7 @@ mod tests {
             ("checkpoint_interval", &["", "auto", "10", "0s", "2h"][..]),
             ("recovery_reads", &["", "off", "now"][..]),
             ("durability", &["", "on", "fsync,group"][..]),
+            ("access_control", &["", "auto", "1"][..]),
             ("flush_writes", &["", "auto", "1"][..]),
             ("memory_limit", &["", "0", "1kB", "all"][..]),
             ("pipeline_spread", &["", "0", "some"][..]),

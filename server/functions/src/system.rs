@@ -109,13 +109,9 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
         "pg_ts_config_is_visible",
         "pg_ts_dict_is_visible",
         "pg_statistics_obj_is_visible",
-        "has_column_privilege",
-        "has_function_privilege",
         "has_type_privilege",
         "has_language_privilege",
         "has_tablespace_privilege",
-        "has_sequence_privilege",
-        "pg_has_role",
     ] {
         functions.push(fixed(name, yes()));
     }

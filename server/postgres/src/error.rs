@@ -114,6 +114,8 @@ sql_states! {
     InvalidAuthorizationSpecification = "28000",
     /// The password is wrong.
     InvalidPassword = "28P01",
+    /// A privilege or a membership that cannot be granted.
+    InvalidGrantOperation = "0LP01",
     /// The object is needed by others.
     DependentObjectsStillExist = "2BP01",
     /// No cursor of that name.
@@ -132,6 +134,8 @@ sql_states! {
     InsufficientPrivilege = "42501",
     /// Broken SQL.
     SyntaxError = "42601",
+    /// The name is kept for the system.
+    ReservedName = "42939",
     /// A column is listed more than once.
     DuplicateColumn = "42701",
     /// A value is given for a column that is computed.

@@ -131,7 +131,8 @@ impl Replacer<'_> {
         let session = self.session;
         let called = name.clone();
         Ok(Some(match name.as_str() {
-            "current_user" | "session_user" | "user" | "current_role" => syntax::text(&session.info().user),
+            "current_user" | "user" | "current_role" => syntax::text(&session.settings.lock().current_user()),
+            "session_user" => syntax::text(&session.settings.lock().session_user()),
             "current_database" | "current_catalog" => syntax::text(&session.info().database),
             "current_schema" => {
                 let scope = session.scope();

@@ -224,7 +224,11 @@ impl Session {
         params: &[ScalarValue],
         running: Running,
     ) -> SqlResult<Outcome> {
-        *self.activity.lock() = Some(Activity::begun(parsed.text.clone()));
+        let shown = match parsed.statement.has_secret() {
+            true => parsed.statement.to_string(),
+            false => parsed.text.clone(),
+        };
+        *self.activity.lock() = Some(Activity::begun(shown));
         let mut statement = parsed.statement.clone();
         parameters::substitute(&mut statement, param_types, params)?;
         statement::execute(self, statement, parsed, running).await

@@ -3,11 +3,11 @@
 //! ```text
 //!   conversation ── parse, prepare, execute, ingest: what a wire asks of a session
 //!     ├── parameters ── what a prepared statement needs and answers with
-//!     ├── statement ── the statements, one kind a file
+//!     ├── statement ── the statements, one kind a file          access ── what each needs
 //!     │     ├── copy_in ── rows that a client sends           keys ── keys that exist already
 //!     │     └── query ── a bound query on the runtime         names, constants, object_names ── what a statement's words mean
 //!     └── write ── locks, a transaction's changes, the atomic append         overlay ── a transaction sees its own
-//!   session ── Session: what one client has         transaction, cursor, outcome, notice, position
+//!   session ── Session: what one client has         identity ── as whom it acts         transaction, cursor, outcome, notice, position
 //! ```
 //!
 //! The wire protocols own a [`Session`] each and translate. They may call it from any task, but one statement at a
@@ -27,9 +27,11 @@
 //! Whoever calls only waits: what takes time with the text, the plan or the values of a statement runs on the runtime's scheduler
 //! for statements ([`Session::run_statement`]).
 
+mod access;
 mod advisory;
 #[cfg(test)]
 mod alter_tests;
+mod audit;
 mod constants;
 mod conversation;
 pub mod copy_in;
@@ -40,6 +42,7 @@ mod explain_tests;
 mod external_tests;
 #[cfg(test)]
 mod health_tests;
+mod identity;
 #[cfg(test)]
 mod job_tests;
 mod keys;

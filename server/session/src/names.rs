@@ -58,6 +58,9 @@ pub fn resolve(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult
     let reference = parts(name)?;
     let reader = session.database().reader(scope);
     let (schema, table) = reader.parts(&reference)?;
+    if let Some(schema) = schema {
+        scope.check_schema(schema)?;
+    }
     reader
         .object(schema, table)
         .cloned()
@@ -93,6 +96,7 @@ pub fn new_name(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResul
         )
         .with_hint_opt(millrace_postgres::names::did_you_mean(&schema, known)));
     }
+    scope.check_create(&schema)?;
     Ok((schema, table.to_string()))
 }
 

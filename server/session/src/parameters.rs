@@ -21,6 +21,7 @@ use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types::{self, output};
+use millrace_storage::ObjectId;
 use postgres_types::Type;
 
 use self::inference::Found;
@@ -28,7 +29,7 @@ use crate::names;
 use crate::object_names;
 use crate::query::schema_of;
 use crate::session::Session;
-use crate::statement::{select, show, subscribe};
+use crate::statement::{select, show, subscribe, token};
 
 /// The types of a statement's parameters, and its columns if it answers with rows.
 ///
@@ -39,7 +40,9 @@ pub fn describe(
     parsed: &Parsed,
     given: &[Option<Type>],
 ) -> SqlResult<(Vec<Type>, Option<SchemaRef>)> {
-    let scope = session.scope();
+    let mut scope = session.scope();
+    scope.target = target(session, &scope, &parsed.statement);
+    let scope = scope;
     let mut statement = parsed.statement.clone();
     let mut placeholders = Placeholders::default();
     visit(&mut statement, &mut placeholders)?;
@@ -69,6 +72,7 @@ pub fn describe(
         Statement::Sql(sql) => describe_sql(session, &scope, sql, &mut found)?,
         Statement::Explain(_) | Statement::Show(_) | Statement::Describe(_) => describe_listing(&statement),
         Statement::Subscribe(of) => Some(subscribe::columns(session, of)?),
+        Statement::CreateToken(_) => Some(show::schema(&[token::COLUMN])),
         Statement::Fetch(fetch) => {
             let name = millrace_parser::fold(&fetch.cursor);
             session
@@ -89,6 +93,19 @@ pub fn describe(
         });
     }
     Ok((types, columns))
+}
+
+/// What an UPDATE or DELETE changes: whether it may is looked at when it runs.
+fn target(session: &Session, scope: &Scope, statement: &Statement) -> Option<ObjectId> {
+    let Statement::Sql(sql) = statement else {
+        return None;
+    };
+    let (name, _) = match sql.as_ref() {
+        ast::Statement::Update(update) => names::single_table(&update.table).ok()?,
+        ast::Statement::Delete(delete) => names::delete_target(delete).ok()?,
+        _ => return None,
+    };
+    names::resolve(session, scope, &name).ok().map(|object| object.id)
 }
 
 /// The query or change of rows in a statement.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Function, Value};
+use millrace_catalog::rights::Privileges;
 use millrace_catalog::sequence::{ColumnSequence, SequenceDef, Takes};
 use millrace_catalog::{ColumnDef, Definition, Object};
 use millrace_database::database::sequences::{CURRENT, LAST, NEXT, SET};
@@ -124,7 +125,11 @@ pub(crate) fn of_default(session: &Session, default: &Expr) -> SqlResult<Option<
     let Some(text) = literal_text(argument) else {
         return Err(not_constant("nextval"));
     };
-    let id = named(session, &text)?.id;
+    let object = named(session, &text)?;
+    session
+        .scope()
+        .check_any(&object, Privileges::USAGE | Privileges::UPDATE)?;
+    let id = object.id;
     let takes = Takes::Default;
     Ok(Some(ColumnSequence { id, takes }))
 }
@@ -169,7 +174,16 @@ pub(crate) fn call(
             false => Ok(Some(syntax::call(cast::NAME, vec![null, syntax::text("bigint")]))),
         };
     };
-    let sequence = number(named(session, &text)?.id.0.to_string());
+    let object = named(session, &text)?;
+    session.scope().check_any(
+        &object,
+        match name {
+            "nextval" => Privileges::USAGE | Privileges::UPDATE,
+            "currval" => Privileges::USAGE | Privileges::SELECT,
+            _ => Privileges::UPDATE,
+        },
+    )?;
+    let sequence = number(object.id.0.to_string());
     Ok(Some(syntax::call(called, [vec![own, sequence], more].concat())))
 }
 

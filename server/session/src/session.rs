@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
@@ -23,6 +24,7 @@ use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
+use crate::identity::{self, Login};
 use crate::notice::{Notice, Severity};
 use crate::prepared::Prepared;
 use crate::transaction::Transaction;
@@ -51,6 +53,10 @@ pub struct Session {
     pub(crate) inbox: Arc<Inbox>,
     /// In milliseconds since 1970-01-01 UTC.
     pub(crate) began_at_ms: i64,
+    /// Who logged in.
+    pub(crate) user: ObjectId,
+    /// Statements that were written down.
+    statements: AtomicU64,
 }
 
 impl Session {
@@ -66,20 +72,26 @@ impl Session {
             ));
         }
         info.database = db.resolve_database(&info.database)?;
-        if info.user.is_empty() {
-            info.user = millrace_catalog::DEFAULT_USER.to_string();
-        }
+        let user = identity::login(&db, &mut info)?;
+        let role = user.role().cloned().unwrap_or_default();
         let mut settings = Settings::new(&info.user);
+        settings.identify(&info.user, None, role.superuser);
+        for (name, value) in &role.settings {
+            // What was allowed when it was said may not be there any more; nobody is kept out by that.
+            if let Err(error) = identity::start_with(&db, &mut settings, name, value) {
+                tracing::warn!(role = info.user, setting = name, %error, "a setting of a role is passed over");
+            }
+        }
         if !info.application.is_empty() {
             settings.set("application_name", &info.application)?;
         }
         for (name, value) in &info.options {
             if name == "options" {
                 for (name, value) in settings::command_line(value)? {
-                    settings.set(&name, &value)?;
+                    identity::start_with(&db, &mut settings, &name, &value)?;
                 }
             } else {
-                settings.set(name, value)?;
+                identity::start_with(&db, &mut settings, name, value)?;
             }
         }
         settings.keep_as_initial();
@@ -101,6 +113,8 @@ impl Session {
             activity: Mutex::default(),
             inbox: Arc::default(),
             began_at_ms: now_ms(),
+            user: user.id,
+            statements: AtomicU64::new(0),
         });
         let status: Weak<dyn SessionStatus> = Arc::downgrade(&session) as _;
         db.register(id, status);
@@ -178,6 +192,11 @@ impl Session {
         settings
     }
 
+    /// A number for a statement that is written down, unique in the session.
+    pub(crate) fn next_statement_id(&self) -> u64 {
+        self.statements.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Who is at the other end.
     pub fn info(&self) -> &SessionInfo {
         &self.info
@@ -243,21 +262,33 @@ impl Session {
     pub fn scope(&self) -> Scope {
         let zone = self.other_zone();
         let settings = self.scope_settings();
-        let mut search_path = settings.search_path(&self.info.user);
+        let catalog = self.catalog();
+        let user = settings.current_user();
+        let acting = identity::acting(&self.db, &catalog, self.user, &user);
+        let mut search_path = settings.search_path(&user);
         // Temporary tables hide others, unless they are named as a schema in some other place.
         let temporary = schema_of(self.id);
         match search_path.iter_mut().find(|schema| *schema == OWN_SCHEMA) {
             Some(place) => *place = temporary,
             None => search_path.insert(0, temporary),
         }
-        Scope {
-            catalog: self.catalog(),
-            database: self.info.database.clone(),
+        let mut scope = Scope {
             search_path,
+            catalog,
+            database: self.info.database.clone(),
             zone,
+            acting,
             session: Some(self.id),
+            target: None,
             settings,
+        };
+        if acting.is_checked {
+            // A schema into which one may not look is passed over, as in PostgreSQL.
+            let mut path = std::mem::take(&mut scope.search_path);
+            path.retain(|schema| scope.check_schema(schema).is_ok());
+            scope.search_path = path;
         }
+        scope
     }
 
     /// The schema in which new objects are made: the first of the search path that exists.
@@ -281,6 +312,9 @@ impl Session {
     /// # Errors
     /// There is no such setting, it cannot be changed, or not to this value.
     pub(crate) fn set_setting(&self, name: &str, value: &str, is_local: bool) -> SqlResult<()> {
+        if settings::IDENTITY.contains(&name.to_lowercase().as_str()) {
+            return self.set_identity(&name.to_lowercase(), Some(value), is_local);
+        }
         let mut changed = None;
         self.change_settings(is_local, |settings| {
             changed = Some(settings.set(name, value)?);
@@ -296,6 +330,25 @@ impl Session {
                 format!("setting \"{name}\" has no effect in millrace"),
             );
         }
+        Ok(())
+    }
+
+    /// Changes one of the settings that say who the session is; `None`: to what it was at the start.
+    ///
+    /// # Errors
+    /// There is no such role, or the session may not act as it.
+    pub(crate) fn set_identity(&self, name: &str, value: Option<&str>, is_local: bool) -> SqlResult<()> {
+        let (catalog, before) = (self.catalog(), self.settings.lock().reported());
+        let login = Login {
+            name: &self.info.user,
+            id: self.user,
+        };
+        self.change_settings(is_local, |settings| {
+            identity::change(&catalog, settings, name, value, Some(login))
+        })?;
+        let mut now = self.settings.lock().reported();
+        now.retain(|setting| !before.contains(setting));
+        self.parameter_changes.lock().extend(now);
         Ok(())
     }
 

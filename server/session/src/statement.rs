@@ -18,15 +18,18 @@ pub mod cursor;
 pub mod delete;
 pub mod drop;
 pub mod explain;
+mod grant;
 pub mod insert;
 pub mod job;
 mod lock;
 pub mod prepare;
 pub mod returning;
+mod role;
 pub mod select;
 pub mod set;
 pub mod show;
 pub mod subscribe;
+pub mod token;
 pub mod transaction;
 pub mod truncate;
 pub mod update;
@@ -43,10 +46,27 @@ use crate::news;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
 use crate::transaction::{Transaction, ddl_in_transaction};
+use crate::{access, audit};
+
+/// Executes one statement, and writes down who did what.
+pub async fn execute(
+    session: &Arc<Session>,
+    statement: Statement,
+    parsed: &Parsed,
+    running: Running,
+) -> SqlResult<Outcome> {
+    let is_ddl = ddl_command(&statement).is_some();
+    let entry = audit::begin(session, &statement, &parsed.text, is_ddl);
+    let outcome = execute_unnoted(session, statement, parsed, running).await;
+    if let Some(entry) = entry {
+        entry.end(session, &outcome);
+    }
+    outcome
+}
 
 /// Executes one statement. Each kind's future is boxed: together they would make every statement's stack frame as large
 /// as the largest.
-pub async fn execute(
+async fn execute_unnoted(
     session: &Arc<Session>,
     statement: Statement,
     parsed: &Parsed,
@@ -66,6 +86,7 @@ pub async fn execute(
             begin_ddl(session, command, implicit).await?;
         }
     }
+    access::check(session, &statement)?;
     match statement {
         Statement::Sql(sql) => Box::pin(execute_sql(session, *sql, parsed, running)).await,
         Statement::CreateStream(create) => {
@@ -103,6 +124,14 @@ pub async fn execute(
         Statement::DeclareSubscriptionCursor(_) => unsupported("a subscription cursor"),
         Statement::AlterRelation(alter) => Box::pin(alter::execute(session, *alter)).await,
         Statement::AlterSystemSet(alter) => alter_system::execute(session, &alter).await,
+        Statement::CreateRole(create) => Box::pin(role::create(session, &create)).await,
+        Statement::AlterRole(alter) => Box::pin(role::alter(session, &alter)).await,
+        Statement::DropRole(drop) => Box::pin(role::drop(session, &drop)).await,
+        Statement::GrantRole(grant) => Box::pin(role::grant(session, &grant)).await,
+        Statement::Grant(grant) => Box::pin(grant::execute(session, &grant)).await,
+        Statement::AlterDefaultPrivileges(alter) => Box::pin(grant::defaults(session, &alter)).await,
+        Statement::CreateToken(create) => Box::pin(token::create(session, &create)).await,
+        Statement::DropToken(drop) => Box::pin(token::drop(session, &drop)).await,
         Statement::CancelJob(number) => Box::pin(job::cancel(session, number)).await,
         Statement::Pause(of) => Box::pin(job::pause(session, &of)).await,
         Statement::Resume(of) => Box::pin(job::resume(session, &of)).await,
@@ -279,6 +308,13 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::CreateSink(_) => "CREATE SINK",
         Statement::Drop(_) => "DROP",
         Statement::AlterRelation(_) => "ALTER",
+        Statement::CreateRole(_) => "CREATE ROLE",
+        Statement::AlterRole(_) => "ALTER ROLE",
+        Statement::DropRole(_) => "DROP ROLE",
+        Statement::GrantRole(_) | Statement::Grant(_) => "GRANT",
+        Statement::AlterDefaultPrivileges(_) => "ALTER DEFAULT PRIVILEGES",
+        Statement::CreateToken(_) => "CREATE TOKEN",
+        Statement::DropToken(_) => "DROP TOKEN",
         Statement::Sql(sql) => match **sql {
             ast::Statement::CreateView(_) => "CREATE VIEW",
             ast::Statement::CreateIndex(_) => "CREATE INDEX",

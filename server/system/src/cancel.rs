@@ -9,35 +9,92 @@ use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use millrace_catalog::CatalogSnapshot;
+use millrace_catalog::access::denied;
+use millrace_catalog::role::SIGNAL_BACKEND;
+use millrace_catalog::scope::Scope;
 use millrace_database::sessions::Sessions;
+use millrace_postgres::error::SqlResult;
+use millrace_storage::ObjectId;
 
 /// `name(int) -> bool`: false if there is no such session.
 pub fn udfs(sessions: &Arc<Sessions>) -> Vec<ScalarUDF> {
-    let udf = |name, end| {
-        ScalarUDF::from(EndBackend {
-            name,
-            end,
-            sessions: Arc::clone(sessions),
-            signature: Signature::exact(vec![DataType::Int64], Volatility::Volatile),
-        })
-    };
-    vec![
-        udf("pg_cancel_backend", Sessions::cancel),
-        udf("pg_terminate_backend", Sessions::terminate),
-    ]
+    ENDS.iter().map(|end| made(end, sessions, None)).collect()
+}
+
+/// The function of that name for a statement, which knows who calls it; `None`: it is none of these.
+pub fn of_statement(sessions: &Arc<Sessions>, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
+    let end = ENDS.iter().find(|(known, ..)| *known == name)?;
+    let caller = scope.acting.is_checked.then(|| Caller {
+        catalog: Arc::clone(&scope.catalog),
+        role: scope.acting.role,
+    });
+    Some(Arc::new(made(end, sessions, caller)))
+}
+
+/// A function's name, what it does to a session, and how an error calls that.
+type End = (&'static str, fn(&Sessions, i32) -> bool, &'static str);
+
+const ENDS: [End; 2] = [
+    ("pg_cancel_backend", Sessions::cancel, "cancel query"),
+    ("pg_terminate_backend", Sessions::terminate, "terminate process"),
+];
+
+fn made((name, end, what): &End, sessions: &Arc<Sessions>, caller: Option<Caller>) -> ScalarUDF {
+    ScalarUDF::from(EndBackend {
+        name,
+        end: *end,
+        what,
+        caller,
+        sessions: Arc::clone(sessions),
+        signature: Signature::exact(vec![DataType::Int64], Volatility::Volatile),
+    })
+}
+
+/// Who calls, where privileges are enforced.
+#[derive(Debug, Clone)]
+struct Caller {
+    catalog: Arc<CatalogSnapshot>,
+    role: ObjectId,
+}
+
+impl Caller {
+    /// Refuses to end a session of somebody else.
+    fn check(&self, of: &str, what: &str) -> SqlResult<()> {
+        let Some(user) = self.catalog.role(of) else {
+            return Ok(());
+        };
+        let is_superuser = self.catalog.is_superuser(user.id);
+        if is_superuser && !self.catalog.is_superuser(self.role) {
+            return Err(denied(format!("must be a superuser to {what} of a superuser")));
+        }
+        let may =
+            self.catalog.has_role(self.role, user.id) || self.catalog.has_role(self.role, SIGNAL_BACKEND);
+        match may {
+            true => Ok(()),
+            false => Err(denied(format!(
+                "must be a member of the role whose {what} is asked for or member of pg_signal_backend"
+            ))),
+        }
+    }
 }
 
 #[derive(Debug)]
 struct EndBackend {
     name: &'static str,
     end: fn(&Sessions, i32) -> bool,
+    what: &'static str,
+    caller: Option<Caller>,
     sessions: Arc<Sessions>,
     signature: Signature,
 }
 
 impl PartialEq for EndBackend {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && Arc::ptr_eq(&self.sessions, &other.sessions)
+        let caller = |end: &EndBackend| end.caller.as_ref().map(|caller| caller.role);
+        self.name == other.name
+            && Arc::ptr_eq(&self.sessions, &other.sessions)
+            && caller(self) == caller(other)
     }
 }
 
@@ -66,8 +123,21 @@ impl ScalarUDFImpl for EndBackend {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let ids = args.args[0].to_array(args.number_rows)?;
         let ids = ids.as_primitive::<Int64Type>().iter();
-        let cancel = |id: i64| i32::try_from(id).is_ok_and(|id| (self.end)(&self.sessions, id));
-        let cancelled: BooleanArray = ids.map(|id| id.map(cancel)).collect();
+        let cancel = |id: i64| -> SqlResult<bool> {
+            let Some((id, session)) = i32::try_from(id)
+                .ok()
+                .and_then(|id| Some((id, self.sessions.get(id)?)))
+            else {
+                return Ok(false);
+            };
+            if let Some(caller) = &self.caller {
+                caller.check(&session.info().user, self.what)?;
+            }
+            Ok((self.end)(&self.sessions, id))
+        };
+        let cancelled = ids
+            .map(|id| id.map(cancel).transpose())
+            .collect::<SqlResult<BooleanArray>>()?;
         Ok(ColumnarValue::Array(Arc::new(cancelled)))
     }
 }

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use arrow::datatypes::Schema;
 use datafusion::catalog::{MemTable, TableProvider};
+use millrace_catalog::rights::Privileges;
+use millrace_catalog::role::BOOTSTRAP;
 use millrace_catalog::temporary::is_temporary;
-use millrace_catalog::{CatalogSnapshot, DEFAULT_USER, Definition, Object, SYSTEM_SCHEMAS};
+use millrace_catalog::{CatalogSnapshot, Definition, Object, SYSTEM_SCHEMAS};
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::{self, df};
 use millrace_postgres::types;
@@ -28,6 +30,7 @@ pub fn relation(
         "columns" => columns(catalog, database),
         "views" => views(catalog, database),
         "schemata" => schemata(catalog, database),
+        "role_table_grants" | "table_privileges" => table_privileges(catalog, database),
         _ => match constraints::relation(catalog, database, name) {
             Some(columns) => columns,
             None => return Ok(None),
@@ -232,9 +235,53 @@ fn schemata(catalog: &CatalogSnapshot, database: &str) -> Columns {
         .chain(SYSTEM_SCHEMAS)
         .collect();
     names.sort_unstable();
+    let owner = |name: &str| {
+        let schema = catalog.schema(database, name);
+        catalog.role_name(schema.map_or(BOOTSTRAP, |schema| schema.rights.owner()))
+    };
     vec![
         ("catalog_name", same(database, names.len())),
         ("schema_name", texts(names.iter().map(|name| Some(*name)))),
-        ("schema_owner", same(DEFAULT_USER, names.len())),
+        ("schema_owner", texts(names.iter().map(|name| Some(owner(name))))),
+    ]
+}
+
+/// What was granted on tables and what is read as they are, a row for each privilege of each role.
+fn table_privileges(catalog: &CatalogSnapshot, database: &str) -> Columns {
+    let mut rows: Vec<[String; 6]> = vec![];
+    for object in relations(catalog, database) {
+        let owner = object.rights.owner();
+        for item in object.acl() {
+            let grantee = item
+                .grantee
+                .map_or_else(|| "PUBLIC".to_owned(), |id| catalog.role_name(id));
+            for name in item.privileges.names() {
+                let may_grant = item.grantee == Some(owner)
+                    || Privileges::named(name).is_some_and(|privilege| item.options.has(privilege));
+                rows.push([
+                    catalog.role_name(item.grantor),
+                    grantee.clone(),
+                    object.schema.clone(),
+                    object.name.clone(),
+                    name.to_owned(),
+                    if may_grant { "YES" } else { "NO" }.to_owned(),
+                ]);
+            }
+        }
+    }
+    let column = |position: usize| texts(rows.iter().map(|row| Some(row[position].clone())));
+    let hierarchy = rows.iter().map(|row| match row[4].as_str() {
+        "SELECT" => Some("YES"),
+        _ => Some("NO"),
+    });
+    vec![
+        ("grantor", column(0)),
+        ("grantee", column(1)),
+        ("table_catalog", same(database, rows.len())),
+        ("table_schema", column(2)),
+        ("table_name", column(3)),
+        ("privilege_type", column(4)),
+        ("is_grantable", column(5)),
+        ("with_hierarchy", texts(hierarchy)),
     ]
 }

@@ -13,6 +13,7 @@ mod sources;
 mod stages;
 mod subscriptions;
 mod tasks;
+mod tokens;
 mod views;
 mod watermarks;
 mod workers;
@@ -31,7 +32,7 @@ use crate::pg_catalog::SystemRelation;
 type Rows = fn(&Database) -> Columns;
 
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, Rows); 22] = [
+const RELATIONS: [(&str, Rows); 23] = [
     ("batches", batches::batches),
     ("checkpoints", recovery::checkpoints),
     ("disks", disks::columns),
@@ -50,6 +51,7 @@ const RELATIONS: [(&str, Rows); 22] = [
     ("stages", stages::columns),
     ("subscriptions", subscriptions::columns),
     ("tasks", tasks::columns),
+    ("tokens", tokens::columns),
     ("unbounded_state", views::unbounded_state),
     ("views", views::views),
     ("watermarks", watermarks::watermarks),

@@ -10,7 +10,9 @@ pub(crate) mod constraints;
 pub mod definitions;
 pub mod functions;
 pub mod locks;
+mod privileges;
 mod relations;
+pub mod roles;
 mod sequences;
 pub mod settings;
 mod table;
@@ -30,7 +32,7 @@ use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal::{self, df};
 use millrace_storage::ObjectId;
 
-/// The oid of the one role, as PostgreSQL numbers the first.
+/// The oid of the role of the start, as PostgreSQL numbers the first.
 const OWNER: i64 = 10;
 /// Oids of the relations of `mr_catalog`: this plus their places in its list.
 const SYSTEM_OID: i64 = 14_000;
@@ -153,9 +155,10 @@ impl PgCatalog {
         let Some(rows) = relations::rows(catalog, system, database, name) else {
             return fixed.map(|fixed| arrays::provider(name, fixed)).transpose();
         };
-        let schema = match &fixed {
-            Some(provider) => arrays::schema(name, &provider.schema())?,
-            None => relations::schema(name),
+        let schema = match (roles::schema(name), &fixed) {
+            (Some(own), _) => own,
+            (None, Some(provider)) => arrays::schema(name, &provider.schema())?,
+            (None, None) => relations::schema(name),
         };
         table::provider(&schema, &rows).map(Some)
     }

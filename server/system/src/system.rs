@@ -7,7 +7,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use millrace_catalog::CatalogSnapshot;
-use millrace_catalog::scope::Scope;
+use millrace_catalog::scope::{Acting, Scope};
 use millrace_catalog::settings::Settings;
 use millrace_database::database::system::{System, SystemCatalog};
 use millrace_database::sessions::Sessions;
@@ -36,6 +36,7 @@ pub fn system(
 ) -> SqlResult<System> {
     let schemas = Schemas {
         pg_catalog: PgCatalog::install(context)?,
+        sessions: Arc::clone(sessions),
     };
     let mut functions = pg_catalog::functions::udfs(catalog);
     functions.extend(cancel::udfs(sessions).into_iter().map(Arc::new));
@@ -48,6 +49,7 @@ pub fn system(
 /// The system's schemas.
 struct Schemas {
     pg_catalog: PgCatalog,
+    sessions: Arc<Sessions>,
 }
 
 impl SystemCatalog for Schemas {
@@ -58,9 +60,12 @@ impl SystemCatalog for Schemas {
         database: &str,
         schema: &str,
         name: &str,
+        viewer: Acting,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         match schema {
-            "pg_catalog" if name == "pg_stat_activity" => pg_catalog::activity::relation(db).map(Some),
+            "pg_catalog" if name == "pg_stat_activity" => {
+                pg_catalog::activity::relation(db, viewer).map(Some)
+            }
             "pg_catalog" if name == "pg_locks" => pg_catalog::locks::relation(db).map(Some),
             "pg_catalog" => {
                 let system = || mr_catalog::shapes(db);
@@ -74,6 +79,7 @@ impl SystemCatalog for Schemas {
 
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
         pg_catalog::functions::of_statement(scope, name)
+            .or_else(|| cancel::of_statement(&self.sessions, scope, name))
     }
 
     fn settings(&self, db: &Database, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>> {

@@ -34,15 +34,21 @@ use axum::http::{StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router, middleware};
+use millrace_catalog::access::denied;
+use millrace_catalog::role::{MONITOR, SIGNAL_BACKEND};
+use millrace_catalog::{DEFAULT_DATABASE, DEFAULT_USER};
 use millrace_database::database::health::Condition;
 use millrace_database::sessions::SessionInfo;
 use millrace_postgres::error::SqlResult;
 use millrace_session::Session;
+use millrace_storage::ObjectId;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
 pub use self::guard::REQUESTS_MAX;
+use self::guard::{Entered, Sender};
 pub use self::queries::QueryRegistry;
+use crate::login::Doors;
 use crate::metrics::Metrics;
 use crate::slot::{DatabaseSlot, signalled};
 
@@ -55,8 +61,10 @@ pub struct State {
     pub metrics: Arc<Metrics>,
     /// The statements that run.
     pub queries: Arc<QueryRegistry>,
-    /// The password to ask for, if any.
-    pub password: Option<Arc<str>>,
+    /// Who may come in.
+    pub doors: Arc<Doors>,
+    /// Who sent the request, once that is known.
+    pub sender: Option<Sender>,
     /// The longest SQL text.
     pub statement_bytes_max: usize,
     /// The longest body.
@@ -74,14 +82,35 @@ pub struct State {
 impl State {
     /// A session for one request.
     pub(crate) fn session(&self, options: Vec<(String, String)>) -> SqlResult<Arc<Session>> {
+        // A webhook has no sender but its signature: the stream is its own.
+        let sender = self.sender.clone();
+        let (user, peer) = match sender {
+            Some(sender) => (sender.user, sender.peer),
+            None => (DEFAULT_USER.to_owned(), "http".to_owned()),
+        };
         let info = SessionInfo {
-            user: "millrace".to_owned(),
-            database: "millrace".to_owned(),
+            user,
+            database: DEFAULT_DATABASE.to_owned(),
             application: "http".to_owned(),
-            peer: "http".to_owned(),
+            peer,
             options,
         };
         Session::new(self.database.get()?, info)
+    }
+
+    /// Refuses what needs a role that is there for this.
+    pub(crate) fn check_role(&self, role: ObjectId, what: &str) -> SqlResult<()> {
+        let db = self.database.get()?;
+        let catalog = db.catalog();
+        let user = self
+            .sender
+            .as_ref()
+            .and_then(|sender| catalog.login_role(&sender.user));
+        let may = user.is_some_and(|user| catalog.has_role(user.id, role));
+        match may || !db.tuning().access_control {
+            true => Ok(()),
+            false => Err(denied(format!("permission denied to {what}"))),
+        }
     }
 }
 
@@ -93,7 +122,8 @@ pub async fn run(
     mut abandon: watch::Receiver<bool>,
 ) {
     let stop = async move { signalled(&mut stopping).await };
-    let serving = axum::serve(listener, router(state)).with_graceful_shutdown(stop);
+    let service = router(state).into_make_service_with_connect_info::<connections::Peer>();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(stop);
     tokio::select! {
         served = async { serving.await } => {
             if let Err(error) = served {
@@ -114,7 +144,7 @@ pub fn router(state: State) -> Router {
         .route("/api/queries/{id}", delete(cancel))
         .route("/api/jobs/{id}/profile", get(profile::get))
         .route("/metrics", get(metrics))
-        .layer(middleware::from_fn_with_state(state.clone(), guard::password));
+        .layer(middleware::from_fn_with_state(state.clone(), guard::login));
     // These show by their signature who sends them.
     let webhooks = Router::new()
         .route("/api/webhook/{stream}", post(webhook::post))
@@ -148,12 +178,19 @@ async fn ready(Extracted(state): Extracted<State>) -> Response {
     }
 }
 
-async fn metrics(Extracted(state): Extracted<State>) -> impl IntoResponse {
+async fn metrics(Entered(state): Entered) -> Response {
+    if let Err(refusal) = state.check_role(MONITOR, "read the server's numbers") {
+        return error::response(&refusal);
+    }
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, content_type)], state.metrics.render())
+    ([(header::CONTENT_TYPE, content_type)], state.metrics.render()).into_response()
 }
 
-async fn cancel(Extracted(state): Extracted<State>, Path(id): Path<String>) -> Response {
+async fn cancel(Entered(state): Entered, Path(id): Path<String>) -> Response {
+    let is_own = state.queries.user_of(&id) == state.sender.as_ref().map(|sender| sender.user.clone());
+    if !is_own && let Err(refusal) = state.check_role(SIGNAL_BACKEND, "cancel a query of somebody else") {
+        return error::response(&refusal);
+    }
     match state.queries.cancel(&id) {
         true => Json(json!({"cancelled": id})).into_response(),
         false => error::plain(

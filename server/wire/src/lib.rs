@@ -13,6 +13,7 @@
 
 pub mod config;
 pub mod http;
+pub mod login;
 pub mod metrics;
 pub mod pg;
 pub mod serve;

@@ -22,11 +22,11 @@ use tokio::time::{Duration, timeout};
 use self::files::ConnectionsMax;
 use crate::config::Config;
 use crate::http::{self, connections};
+use crate::login::Doors;
 use crate::metrics::{Metrics, RuntimeCollector};
 use crate::pg::cancel::CancelRegistry;
 use crate::pg::connection::Shared;
 use crate::pg::listener;
-use crate::pg::startup::PasswordVerifier;
 use crate::slot::DatabaseSlot;
 use crate::tls::{Tls, TlsError};
 
@@ -139,13 +139,14 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         let (abandon, abandoned) = watch::channel(false);
 
+        let doors = Arc::new(Doors::new(config.password.as_deref()));
         let connections_max = ConnectionsMax::now(config.connections_max);
         let shared = Arc::new(Shared {
             sessions_max: connections_max.pg,
             places: Arc::new(Semaphore::new(connections_max.pg)),
             database: Arc::clone(&database),
             tls: tls.clone(),
-            verifier: config.password.as_deref().map(PasswordVerifier::new),
+            doors: Arc::clone(&doors),
             cancels: Arc::clone(&cancels),
             metrics: Arc::clone(&metrics),
             statement_bytes_max: config.statement_bytes_max,
@@ -156,7 +157,8 @@ impl Server {
             database: Arc::clone(&database),
             metrics: Arc::clone(&metrics),
             queries: Arc::clone(&queries),
-            password: config.password.clone().map(Arc::from),
+            doors,
+            sender: None,
             statement_bytes_max: config.statement_bytes_max,
             body_bytes_max: config.http_body_bytes_max,
             loopback_only: http_addr.ip().is_loopback(),
@@ -282,6 +284,7 @@ fn database_options(config: &Config) -> DatabaseOptions {
     options.query_partition_rows = config.query_partition_rows;
     options.recursion.iterations = config.recursion_iterations_max;
     options.recursion.rows = config.recursion_rows_max;
+    options.has_password = config.password.is_some();
     options.run_views = config.views;
     options
 }

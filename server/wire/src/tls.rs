@@ -4,6 +4,7 @@
 //! begins, and a PostgreSQL client may also ask first (SSLRequest). Certificate and key come from files, and are read again
 //! when these change: whoever renews them need not restart the server. ring is the one crypto provider.
 
+mod binding;
 mod certificate;
 mod stream;
 
@@ -123,8 +124,8 @@ impl Tls {
         self.source.fingerprint()
     }
 
-    /// What a handshake goes by, with the certificate of now.
-    fn config(&self, side: Side) -> Arc<ServerConfig> {
+    /// What a handshake goes by, with the certificate of now, and the hash of that.
+    fn config(&self, side: Side) -> (Arc<ServerConfig>, Option<Arc<[u8]>>) {
         self.source.config(side)
     }
 }

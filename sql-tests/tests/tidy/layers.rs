@@ -23,6 +23,7 @@ const LAYERS: &[&str] = &[
     // What users talk to.
     "millrace-postgres",
     "millrace-functions",
+    "millrace-auth",
     "millrace-catalog",
     "millrace-connectors",
     "millrace-database",

@@ -11,6 +11,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -181,6 +182,7 @@ fn create(directory: &Path, number: u64) -> Result<Open, StorageError> {
     let mut file = OpenOptions::new()
         .create(true)
         .append(true)
+        .mode(0o600)
         .open(&path)
         .map_err(|e| StorageError::io("create", &path, e))?;
     file.write_all(&header())

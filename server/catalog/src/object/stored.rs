@@ -25,6 +25,8 @@ use crate::flow::FlowDef;
 use crate::function::{FunctionDef, StoredFunction};
 use crate::object::kind_name;
 use crate::retention::Retention;
+use crate::rights::{AclItem, Rights};
+use crate::role::RoleDef;
 use crate::sequence::{ColumnSequence, SequenceDef};
 use crate::sink::SinkDef;
 
@@ -121,6 +123,12 @@ struct StoredProperties {
     sink: Option<SinkDef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sequence: Option<SequenceDef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    role: Option<RoleDef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<ObjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    acl: Option<Vec<AclItem>>,
 }
 
 impl Object {
@@ -128,6 +136,8 @@ impl Object {
     pub fn to_stored(&self) -> CatalogObject {
         let mut stored = StoredProperties {
             depends: self.depends.clone(),
+            owner: self.rights.owner,
+            acl: self.rights.acl.clone(),
             ..Default::default()
         };
         match &self.definition {
@@ -162,6 +172,7 @@ impl Object {
             }
             Definition::Sink(sink) => stored.sink = Some(sink.as_ref().clone()),
             Definition::Sequence(sequence) => stored.sequence = Some(sequence.as_ref().clone()),
+            Definition::Role(role) => stored.role = Some(role.as_ref().clone()),
             Definition::FailedToLoad(_) | Definition::Other => {}
         }
         let properties: BTreeMap<String, serde_json::Value> = match serde_json::to_value(stored) {
@@ -309,6 +320,12 @@ impl Object {
                     .ok_or_else(|| damaged("it has no definition".into()))?;
                 Definition::Sequence(Arc::new(sequence))
             }
+            ObjectKind::User => {
+                let role = properties
+                    .role
+                    .ok_or_else(|| damaged("it has no definition".into()))?;
+                Definition::Role(Arc::new(role))
+            }
             _ => Definition::Other,
         };
         Ok(Object {
@@ -322,6 +339,10 @@ impl Object {
             created_at_ms: stored.created_at_ms,
             depends: properties.depends,
             definition,
+            rights: Rights {
+                owner: properties.owner,
+                acl: properties.acl,
+            },
         })
     }
 }
@@ -471,6 +492,7 @@ mod tests {
             created_at_ms: 5,
             depends: vec![ObjectId(3)],
             definition: Definition::Relation(Box::new(relation)),
+            rights: Rights::of(ObjectId(20_000)),
         };
         let back = Object::from_stored(&object.to_stored()).unwrap();
         let (before, after) = (object.relation().unwrap(), back.relation().unwrap());

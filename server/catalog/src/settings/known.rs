@@ -3,49 +3,10 @@
 use millrace_postgres::SERVER_VERSION;
 
 use super::form::Form;
+pub use super::form::Known;
 use crate::flow;
 
-/// A setting that exists.
-#[derive(Debug)]
-pub struct Known {
-    /// Its name, as SHOW ALL lists it.
-    pub name: &'static str,
-    /// Its value at the start.
-    pub default: &'static str,
-    pub(super) form: Form,
-    /// What it does.
-    pub description: &'static str,
-}
-
 impl Known {
-    /// Its kind of value, as `pg_settings` names it.
-    pub fn vartype(&self) -> &'static str {
-        match self.form {
-            Form::Boolean => "bool",
-            Form::Integer => "integer",
-            Form::Quantity => "real",
-            Form::OneOf(_) => "enum",
-            Form::Text | Form::Size | Form::Duration | Form::Flow | Form::Server | Form::Fixed => "string",
-        }
-    }
-
-    /// The words that it may be, if it is one of several.
-    pub fn words(&self) -> Option<&'static [&'static str]> {
-        match self.form {
-            Form::OneOf(words) => Some(words),
-            _ => None,
-        }
-    }
-
-    /// Who can change it, as `pg_settings` names it: sessions, the server while it runs, or nobody.
-    pub fn context(&self) -> &'static str {
-        match self.form {
-            Form::Server => "sighup",
-            Form::Fixed => "internal",
-            _ => "user",
-        }
-    }
-
     /// What it is about.
     pub fn category(&self) -> &'static str {
         match self.form {
@@ -68,6 +29,12 @@ const fn known(name: &'static str, default: &'static str, form: Form, descriptio
 
 /// Every setting, by name.
 pub const KNOWN: &[Known] = &[
+    known(
+        "access_control",
+        "off",
+        Form::Server,
+        "Whether roles may do only what they have privileges for.",
+    ),
     known(
         "application_name",
         "",
@@ -338,6 +305,12 @@ pub const KNOWN: &[Known] = &[
         "150000",
         Form::Fixed,
         "The same as a number.",
+    ),
+    known(
+        "role",
+        "none",
+        Form::Fixed,
+        "As whom the session acts, if that is not its user.",
     ),
     known(
         "session_authorization",

@@ -1,5 +1,6 @@
 //! The database and the schema that exist at the start, and what clients call them.
 
+use millrace_catalog::rights::Rights;
 use millrace_catalog::{DEFAULT_DATABASE, DEFAULT_SCHEMA, Definition, Object};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{CatalogChange, ObjectKind};
@@ -7,10 +8,16 @@ use millrace_storage::{CatalogChange, ObjectKind};
 use crate::clock::now_ms;
 use crate::database::Database;
 
+/// The fact of [`Database::login_secret`].
+const LOGIN_SECRET: &str = "login secret";
+
 impl Database {
-    /// Makes the database and the schema that exist at the start.
+    /// Makes the database and the schema that exist at the start, and what is random in this data directory.
     pub(super) fn bootstrap(&self) -> SqlResult<()> {
         let catalog = self.store.catalog();
+        if catalog.fact(LOGIN_SECRET)?.is_none() {
+            catalog.put_fact(LOGIN_SECRET, &millrace_auth::random::<32>())?;
+        }
         if catalog
             .objects()
             .iter()
@@ -30,6 +37,7 @@ impl Database {
                 created_at_ms: now_ms(),
                 depends: vec![],
                 definition: Definition::Other,
+                rights: Rights::default(),
             };
             Ok(CatalogChange::Put(object.to_stored()))
         };
@@ -48,6 +56,14 @@ impl Database {
             )?,
         ];
         Ok(catalog.apply(changes)?)
+    }
+
+    /// What makes the salts of those who are not known: the same after each start.
+    ///
+    /// # Errors
+    /// The catalog cannot be read.
+    pub fn login_secret(&self) -> SqlResult<Vec<u8>> {
+        Ok(self.store.catalog().fact(LOGIN_SECRET)?.unwrap_or_default())
     }
 
     /// A name that a session asked for as its database, as it is called here.

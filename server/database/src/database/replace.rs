@@ -216,6 +216,7 @@ impl Replacement<'_> {
             }
             Definition::External(_)
             | Definition::Function(_)
+            | Definition::Role(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => {
                 return Err(SqlError::new(

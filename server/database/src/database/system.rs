@@ -9,7 +9,7 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use millrace_catalog::CatalogSnapshot;
 use millrace_catalog::reader::SystemRelations;
-use millrace_catalog::scope::Scope;
+use millrace_catalog::scope::{Acting, Scope};
 use millrace_catalog::settings::Settings;
 use millrace_postgres::error::SqlResult;
 
@@ -18,7 +18,7 @@ use crate::sessions::Sessions;
 
 /// The relations that nobody made, over a database.
 pub trait SystemCatalog: Send + Sync {
-    /// The relation of that name in that system schema, if there is one.
+    /// The relation of that name in that system schema, if there is one, as `viewer` may see it.
     ///
     /// # Errors
     /// Its rows could not be put together.
@@ -29,6 +29,7 @@ pub trait SystemCatalog: Send + Sync {
         database: &str,
         schema: &str,
         name: &str,
+        viewer: Acting,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
 
     /// `pg_settings`, with the settings of a session.
@@ -60,8 +61,10 @@ impl SystemRelations for Database {
         database: &str,
         schema: &str,
         name: &str,
+        viewer: Acting,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
-        self.system.relation(self, catalog, database, schema, name)
+        self.system
+            .relation(self, catalog, database, schema, name, viewer)
     }
 
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {

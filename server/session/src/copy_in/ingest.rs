@@ -6,6 +6,8 @@ use arrow::datatypes::Field;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use millrace_catalog::Object;
 use millrace_catalog::connector::webhook::Webhook;
+use millrace_catalog::rights::Privileges;
+use millrace_catalog::scope::Scope;
 use millrace_database::database::rows::positions;
 use millrace_postgres::copy::json;
 use millrace_postgres::copy::layout::{Header, Layout};
@@ -17,11 +19,11 @@ use crate::session::Session;
 use crate::{names, write};
 
 /// What a request names: `name` or `schema.name`.
-fn named(session: &Session, relation: &str) -> SqlResult<Arc<Object>> {
+fn named(session: &Session, scope: &Scope, relation: &str) -> SqlResult<Arc<Object>> {
     let parts = relation
         .splitn(2, '.')
         .map(|part| ObjectNamePart::Identifier(Ident::with_quote('"', part)));
-    names::resolve(session, &session.scope(), &ObjectName(parts.collect()))
+    names::resolve(session, scope, &ObjectName(parts.collect()))
 }
 
 /// How requests for a stream are checked.
@@ -46,7 +48,7 @@ fn webhook(object: &Object) -> SqlResult<Webhook> {
 /// # Errors
 /// There is none, or it does not take rows by webhook.
 pub(crate) fn webhook_of(session: &Session, stream: &str) -> SqlResult<Webhook> {
-    webhook(&*named(session, stream)?)
+    webhook(&*named(session, &session.scope(), stream)?)
 }
 
 impl CopyIn {
@@ -56,14 +58,16 @@ impl CopyIn {
         relation: &str,
         format: IngestFormat,
     ) -> SqlResult<Self> {
-        let object = named(session, relation)?;
+        let scope = session.scope();
+        let object = named(session, &scope, relation)?;
+        scope.check(&object, Privileges::INSERT)?;
         write::writable(&object, "insert into")?;
         Self::into_object(session, &object, format)
     }
 
     /// Rows of a request that was checked, for a stream that takes them by webhook.
     pub(crate) fn for_webhook(session: &Arc<Session>, stream: &str, format: IngestFormat) -> SqlResult<Self> {
-        let object = named(session, stream)?;
+        let object = named(session, &session.scope(), stream)?;
         webhook(&object)?;
         Self::into_object(session, &object, format)
     }

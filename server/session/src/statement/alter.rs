@@ -6,6 +6,7 @@
 mod column;
 mod constraint;
 mod form;
+mod owner;
 mod watermark;
 
 use std::sync::Arc;
@@ -31,6 +32,9 @@ use crate::statement::done;
 
 /// Executes ALTER.
 pub async fn execute(session: &Arc<Session>, mut alter: AlterRelation) -> SqlResult<Outcome> {
+    if let [AlterOperation::OwnerTo(role)] = alter.operations.as_slice() {
+        return owner::execute(session, &alter, role).await;
+    }
     let operations = std::mem::take(&mut alter.operations);
     match <[AlterOperation; 1]>::try_from(operations) {
         Ok([operation]) if is_of_table(&operation) => {
@@ -118,6 +122,7 @@ async fn perform(
             None
         }
         AlterOperation::AddColumn { .. } => match find(session, &session.scope(), &alter.name, kind) {
+            Ok(object) if session.scope().check_owner(&object).is_err() => None,
             Ok(object) if session.transaction_is_open() => {
                 hold(session, &object).await?;
                 None
@@ -139,11 +144,13 @@ async fn perform(
         }
         found => found?,
     };
+    scope.check_owner(&object)?;
     session.database().jobs().check_unlocked(&[object.id])?;
     match operation {
         AlterOperation::RenameTo(name) => rename(&guard, &object, &millrace_parser::fold(&name))?,
         AlterOperation::SwapWith(other) => {
             let other = find(session, &scope, &other, kind)?;
+            scope.check_owner(&other)?;
             session.database().jobs().check_unlocked(&[other.id])?;
             swap(&guard, &object, &other)?;
         }
@@ -223,9 +230,7 @@ async fn perform(
             )));
         }
         AlterOperation::OwnerTo(_) => {
-            return Err(SqlError::unsupported(format!(
-                "{tag} .. OWNER TO is not supported"
-            )));
+            return Err(SqlError::internal("OWNER TO came to where columns are altered"));
         }
     }
     done(tag)

@@ -34,6 +34,7 @@ pub async fn execute(
         Err(error) => return Err(error),
     };
     let (object, column) = object;
+    scope.check_owner(&object)?;
     session.database().jobs().check_unlocked(&[object.id])?;
     // An empty comment is none, as in PostgreSQL.
     let comment = comment.filter(|text| !text.is_empty());

@@ -74,6 +74,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateExternalTable, text: 
         return done("CREATE EXTERNAL TABLE");
     }
     guard.check_free(&scope.database, &schema_name, &name)?;
+    let rights = scope.rights_of_new(ObjectKind::ExternalTable, &schema_name);
     guard.put(Object {
         id: guard.next_id()?,
         kind: ObjectKind::ExternalTable,
@@ -85,6 +86,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateExternalTable, text: 
         created_at_ms: now_ms(),
         depends: vec![],
         definition: Definition::External(Arc::new(ExternalTable::new(files, schema)?)),
+        rights,
     })?;
     done("CREATE EXTERNAL TABLE")
 }

@@ -52,7 +52,9 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
     let before = scope.catalog.function(&scope.database, &schema, &name);
     if let Some(before) = before {
         let message = format!("function \"{name}\" already exists");
-        if !create.or_replace {
+        if create.or_replace {
+            scope.check_owner(before)?;
+        } else {
             return Err(SqlError::new(SqlState::DuplicateObject, message));
         }
         if !scope.catalog.dependents(&BTreeSet::from([before.id])).is_empty() {
@@ -73,6 +75,10 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
     } else {
         "CREATE FUNCTION"
     };
+    let rights = match before {
+        Some(before) => before.rights.clone(),
+        None => scope.rights_of_new(ObjectKind::Function, &schema),
+    };
     guard.put(Object {
         id,
         kind: ObjectKind::Function,
@@ -84,6 +90,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
         created_at_ms: now_ms(),
         depends,
         definition: Definition::Function(Arc::new(def)),
+        rights,
     })?;
     done(command)
 }

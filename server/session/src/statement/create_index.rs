@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{CreateIndex, Expr};
+use millrace_catalog::rights::Rights;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, IndexDef, Object};
 use millrace_database::clock::now_ms;
@@ -36,12 +37,17 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
     }
     // The rows must be unique when the index is made, and nobody may change that meanwhile.
     let locked = match names::resolve(session, &session.scope(), &create.table_name) {
-        Ok(on) if create.unique && on.kind == ObjectKind::Table => Some((on.id, lock(session, &on).await?)),
+        Ok(on)
+            if create.unique && on.kind == ObjectKind::Table && session.scope().check_owner(&on).is_ok() =>
+        {
+            Some((on.id, lock(session, &on).await?))
+        }
         _ => None,
     };
     let guard = session.ddl().await?;
     let scope = session.scope();
     let on = names::resolve(session, &scope, &create.table_name)?;
+    scope.check_owner(&on)?;
     on.check_up()?;
     let relation = match (on.kind, on.relation()) {
         (ObjectKind::Table | ObjectKind::MaterializedView, Some(relation)) => relation,
@@ -189,5 +195,6 @@ pub(super) fn index(
         created_at_ms: now_ms(),
         depends: vec![on.id],
         definition: Definition::Index(definition),
+        rights: Rights::of(on.rights.owner()),
     })
 }

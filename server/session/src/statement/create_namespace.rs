@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{ObjectName, SchemaName};
+use millrace_catalog::access::denied;
+use millrace_catalog::rights::Rights;
 use millrace_catalog::{DEFAULT_SCHEMA, Definition, Object};
 use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
+use millrace_parser::ast::RoleName;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectKind;
 
@@ -13,7 +16,7 @@ use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
-use crate::statement::done;
+use crate::statement::{done, role};
 
 fn object(
     guard: &DdlGuard<'_>,
@@ -21,6 +24,7 @@ fn object(
     database: &str,
     name: &str,
     text: &str,
+    rights: Rights,
 ) -> SqlResult<Object> {
     Ok(Object {
         id: guard.next_id()?,
@@ -33,6 +37,7 @@ fn object(
         created_at_ms: now_ms(),
         depends: vec![],
         definition: Definition::Other,
+        rights,
     })
 }
 
@@ -43,9 +48,10 @@ pub async fn schema(
     if_not_exists: bool,
     text: &str,
 ) -> SqlResult<Outcome> {
-    let name = match name {
-        SchemaName::Simple(name) | SchemaName::NamedAuthorization(name, _) => names::last(name),
-        SchemaName::UnnamedAuthorization(user) => millrace_parser::fold(user),
+    let (name, owner) = match name {
+        SchemaName::Simple(name) => (names::last(name), None),
+        SchemaName::NamedAuthorization(name, owner) => (names::last(name), Some(owner)),
+        SchemaName::UnnamedAuthorization(user) => (millrace_parser::fold(user), Some(user)),
     };
     let guard = session.ddl().await?;
     let scope = session.scope();
@@ -69,7 +75,24 @@ pub async fn schema(
         )
         .with_detail("The prefix \"pg_\" is reserved for system schemas."));
     }
-    guard.put(object(&guard, ObjectKind::Schema, &scope.database, &name, text)?)?;
+    let rights = match owner {
+        None => scope.rights_of_new(ObjectKind::Schema, ""),
+        Some(owner) => {
+            let owner = role::named(session, &scope.catalog, &RoleName::Named(owner.clone()))?;
+            if !scope.has_role(owner.id) {
+                return Err(denied(format!("must be member of role \"{}\"", owner.name)));
+            }
+            Rights::of(owner.id)
+        }
+    };
+    guard.put(object(
+        &guard,
+        ObjectKind::Schema,
+        &scope.database,
+        &name,
+        text,
+        rights,
+    )?)?;
     done("CREATE SCHEMA")
 }
 
@@ -95,13 +118,16 @@ pub async fn database(
             format!("database \"{name}\" already exists"),
         ));
     }
-    guard.put(object(&guard, ObjectKind::Database, "", &name, text)?)?;
+    let rights = session.scope().rights_of_new(ObjectKind::Database, "");
+    let of_schema = rights.clone();
+    guard.put(object(&guard, ObjectKind::Database, "", &name, text, rights)?)?;
     guard.put(object(
         &guard,
         ObjectKind::Schema,
         &name,
         DEFAULT_SCHEMA,
         "CREATE SCHEMA public",
+        of_schema,
     )?)?;
     done("CREATE DATABASE")
 }

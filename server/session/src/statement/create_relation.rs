@@ -321,6 +321,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     let relation = relation.with_foreign_keys(foreign_keys);
     check_expressions(session, &scope, &relation)?;
     session.database().try_generator(&scope, &relation)?;
+    let rights = scope.rights_of_new(new.kind, &schema);
     let object = Object {
         id,
         kind: new.kind,
@@ -336,6 +337,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
             .chain(source.iter().map(|source| source.id))
             .collect(),
         definition: Definition::Relation(Box::new(relation.clone())),
+        rights,
     };
     let indexes = new.constraints.indexes(&guard, &object, &relation)?;
     objects.push(object.clone());

@@ -43,6 +43,7 @@ pub async fn execute(session: &Arc<Session>, new: NewSequence, text: &str) -> Sq
     {
         definition.owner = Some(owner(session, &scope, column)?.id);
     }
+    let rights = scope.rights_of_new(ObjectKind::Sequence, &schema);
     let object = Object {
         id: guard.next_id()?,
         kind: ObjectKind::Sequence,
@@ -54,6 +55,7 @@ pub async fn execute(session: &Arc<Session>, new: NewSequence, text: &str) -> Sq
         created_at_ms: now_ms(),
         depends: definition.owner.into_iter().collect(),
         definition: Definition::Sequence(Arc::new(definition)),
+        rights,
     };
     guard.create(object).await?;
     done("CREATE SEQUENCE")

@@ -57,6 +57,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
         created_at_ms: now_ms(),
         depends,
         definition: Definition::Sink(Arc::new(def)),
+        rights: scope.rights_of_new(ObjectKind::Sink, &schema),
     };
     let query = match create.input {
         SinkInput::Query(query) => query,
@@ -70,6 +71,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
                 );
             }
             let from = names::resolve(session, &scope, &from)?;
+            scope.check_read(&from)?;
             let relation = read(&from)?;
             refuse_temporary(&scope, &[from.id])?;
             session.database().jobs().check_unlocked(&[from.id])?;

@@ -58,7 +58,10 @@ pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlR
             );
             return done("CREATE VIEW");
         }
-        Some(old) if view.or_replace && old.kind == ObjectKind::View => old.id,
+        Some(old) if view.or_replace && old.kind == ObjectKind::View => {
+            scope.check_owner(old)?;
+            old.id
+        }
         Some(old) if view.or_replace => {
             return Err(
                 SqlError::new(SqlState::WrongObjectType, format!("\"{name}\" is not a view"))
@@ -84,6 +87,10 @@ pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlR
     if let Some(old) = &before {
         check_no_circle(&scope.catalog, old, &depends)?;
     }
+    let rights = match &before {
+        Some(old) => old.rights.clone(),
+        None => scope.rights_of_new(ObjectKind::View, &schema),
+    };
     let object = Object {
         id,
         kind: ObjectKind::View,
@@ -95,6 +102,7 @@ pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlR
         created_at_ms: now_ms(),
         depends,
         definition: Definition::View(Arc::new(query)),
+        rights,
     };
     if let Definition::View(query) = &object.definition {
         reader.view(&object, query)?;
@@ -309,6 +317,11 @@ pub(super) fn plan(
     check_columns(fields.iter().map(|field| copies::original(field.name())))?;
     let depends = planned.query.depends();
     refuse_temporary(scope, &depends)?;
+    for id in &depends {
+        if let Some(object) = scope.catalog.object(*id) {
+            scope.check_read(object)?;
+        }
+    }
     database.jobs().check_unlocked(&depends)?;
     Ok((planned, depends))
 }
@@ -362,6 +375,7 @@ pub(crate) async fn materialized(
     let query = options.apply(query.with_slides(slides(session)));
     let (planned, depends) = plan(session, &scope, &query)?;
     if let Some(old) = &before {
+        scope.check_owner(old)?;
         check_no_circle(&scope.catalog, old, &depends)?;
     }
     let id = guard.next_id()?;
@@ -395,6 +409,10 @@ pub(crate) async fn materialized(
     say_what_is_gone(session, &name, &planned.graph);
     let graph = planned.graph;
     let relation_id = relation.info.id;
+    let rights = match &before {
+        Some(old) => old.rights.clone(),
+        None => scope.rights_of_new(ObjectKind::MaterializedView, &schema),
+    };
     let object = Object {
         id,
         kind: ObjectKind::MaterializedView,
@@ -406,6 +424,7 @@ pub(crate) async fn materialized(
         created_at_ms: now_ms(),
         depends,
         definition: Definition::Relation(Box::new(relation)),
+        rights,
     };
     let mut making = match &before {
         Some(old) => guard.replace(old, object, Some(graph))?,

@@ -10,6 +10,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_storage::ChangeBatch;
 
+use crate::access;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
 use crate::statement::returning;
@@ -21,6 +22,7 @@ pub async fn execute(session: &Arc<Session>, delete: Delete, running: Running) -
     let scope = session.scope();
     let (name, alias) = names::delete_target(&delete)?;
     let object = names::resolve(session, &scope, &name)?;
+    let scope = access::changing(scope, object.id);
     let relation = write::table(&object, "delete from")?;
     if !delete.order_by.is_empty() || delete.limit.is_some() {
         return Err(SqlError::new(

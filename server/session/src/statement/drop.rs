@@ -36,7 +36,10 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
     let mut targets: Vec<Arc<Object>> = vec![];
     for name in &drop.names {
         match target(session, &scope, drop.kind, name, wanted) {
-            Ok(object) => targets.push(object),
+            Ok(object) => {
+                check_drop(&scope, &object)?;
+                targets.push(object);
+            }
             Err(error) if drop.if_exists && is_missing(error.code) => {
                 let what = kind_name(wanted[0]);
                 let what = if what == "materialized view" || what == "stream" {
@@ -232,6 +235,15 @@ fn references(
         }
     }
     Ok(found)
+}
+
+/// The owner of an object drops it, or the owner of its schema.
+fn check_drop(scope: &Scope, object: &Object) -> SqlResult<()> {
+    let schema = scope.catalog.schema(&object.database, &object.schema);
+    match schema.is_some_and(|schema| scope.check_owner(schema).is_ok()) {
+        true => Ok(()),
+        false => scope.check_owner(object),
+    }
 }
 
 fn is_missing(code: SqlState) -> bool {

@@ -74,7 +74,9 @@ async fn pausable<'s>(
         return Err(SqlError::new(SqlState::ActiveSqlTransaction, message));
     }
     let guard = session.ddl().await?;
-    let object = find(session, &session.scope(), &of.name, kind)?;
+    let scope = session.scope();
+    let object = find(session, &scope, &of.name, kind)?;
+    scope.check_owner(&object)?;
     Ok((guard, object))
 }
 

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::sql::sqlparser::ast::{
-    DiscardObject, Set, SetSessionAuthorizationParam, SetSessionAuthorizationParamKind,
-    TransactionAccessMode, TransactionMode,
-};
+use datafusion::sql::sqlparser::ast::{DiscardObject, Set, TransactionAccessMode, TransactionMode};
 use millrace_catalog::CatalogSnapshot;
-use millrace_catalog::settings::join_list;
+use millrace_catalog::settings::{IDENTITY, join_list};
 use millrace_catalog::temporary::schema_of;
 use millrace_database::sessions::TransactionStatus;
 use millrace_parser::ast::{SetValue, SetVariable};
@@ -55,6 +52,9 @@ pub(crate) fn variable(session: &Session, set: &SetVariable) -> SqlResult<Outcom
 }
 
 fn reset_one(session: &Session, name: &str, is_local: bool) -> SqlResult<()> {
+    if IDENTITY.contains(&name) {
+        return session.set_identity(name, None, is_local);
+    }
     let mut reported = None;
     session.change_settings(is_local, |settings| {
         reported = settings.reset(name)?;
@@ -84,7 +84,7 @@ fn reset_all(session: &Session) -> SqlResult<()> {
     Ok(())
 }
 
-/// SET TRANSACTION, SET ROLE and their like.
+/// SET TRANSACTION and its like.
 pub fn other(session: &Session, set: &Set) -> SqlResult<Outcome> {
     match set {
         Set::SetTransaction {
@@ -103,11 +103,6 @@ pub fn other(session: &Session, set: &Set) -> SqlResult<Outcome> {
             }
             done("SET")
         }
-        Set::SetRole { role_name: None, .. }
-        | Set::SetSessionAuthorization(SetSessionAuthorizationParam {
-            kind: SetSessionAuthorizationParamKind::Default,
-            ..
-        }) => done("SET"),
         other => Err(SqlError::unsupported(format!("SET {other} is not supported"))),
     }
 }
@@ -136,6 +131,7 @@ pub(crate) async fn discard(session: &Session, what: &DiscardObject) -> SqlResul
             ));
         }
         drop_temporary(session).await?;
+        session.set_identity("session_authorization", None, false)?;
         reset_all(session)?;
         session.prepared.lock().clear();
         session.cursors.lock().clear();

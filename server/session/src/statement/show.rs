@@ -19,6 +19,7 @@ use millrace_parser::quote_literal;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
 use millrace_storage::{ObjectId, ObjectKind};
+use millrace_system::pg_catalog::activity::{HIDDEN, may_see};
 
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
@@ -462,6 +463,7 @@ pub(crate) fn key_names(object: &Object, positions: &[usize]) -> Vec<String> {
 }
 
 fn processes(session: &Session) -> Rows {
+    let viewer = session.scope().acting;
     session
         .database()
         .sessions()
@@ -482,7 +484,12 @@ fn processes(session: &Session) -> Rows {
                 some(if running { "active" } else { "idle" }),
                 some(other.query_class()),
                 started,
-                activity.map(|activity| activity.statement),
+                activity.map(
+                    |activity| match may_see(session.database(), other.as_ref(), viewer) {
+                        true => activity.statement,
+                        false => HIDDEN.to_owned(),
+                    },
+                ),
             ]
         })
         .collect()

@@ -153,7 +153,9 @@ fn target(session: &Session, subscribe: &Subscribe) -> SqlResult<Target> {
         SubscribeTarget::Relation(name) => name,
         SubscribeTarget::Query(query) => return Ok(Target::Query(query.clone())),
     };
-    let object = names::resolve(session, &session.scope(), name)?;
+    let scope = session.scope();
+    let object = names::resolve(session, &scope, name)?;
+    scope.check_read(&object)?;
     if object.kind != ObjectKind::View {
         of(&object)?;
         return Ok(Target::Relation(object));

@@ -21,6 +21,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
 use millrace_storage::ChangeBatch;
 
+use crate::access;
 use crate::keys::check_unique;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::Providers;
@@ -197,6 +198,7 @@ pub async fn execute(session: &Arc<Session>, update: Update, running: Running) -
     let scope = session.scope();
     let (name, alias) = names::single_table(&update.table)?;
     let object = names::resolve(session, &scope, &name)?;
+    let scope = access::changing(scope, object.id);
     let relation = write::table(&object, "update")?;
     if !update.order_by.is_empty() || update.limit.is_some() {
         return Err(SqlError::new(

@@ -4,24 +4,45 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::TableProvider;
+use millrace_catalog::role::MONITOR;
+use millrace_catalog::scope::Acting;
 use millrace_database::Database;
 use millrace_database::sessions::{SessionStatus, TransactionStatus};
 use millrace_postgres::error::SqlResult;
 
+use super::oid;
+use super::roles::role_oid;
 use super::table::{Row, provider};
-use super::{OWNER, oid};
 
 /// One row a session. What is not known of it (waits, addresses of sockets' ends, transactions' ids) is NULL.
 ///
 /// # Errors
 /// The rows could not be put together.
-pub fn relation(database: &Database) -> SqlResult<Arc<dyn TableProvider>> {
+pub fn relation(database: &Database, viewer: Acting) -> SqlResult<Arc<dyn TableProvider>> {
     let sessions = database.sessions();
     let rows: Vec<Row> = sessions
         .iter()
-        .map(|session| row(database, session.as_ref()))
+        .map(|session| {
+            let mut row = row(database, session.as_ref());
+            if row.contains_key("query") && !may_see(database, session.as_ref(), viewer) {
+                row.insert("query", HIDDEN.to_owned());
+            }
+            row
+        })
         .collect();
     provider(&schema(), &rows)
+}
+
+/// What is shown in place of a statement that is not the viewer's to see: what it says may be a secret.
+pub const HIDDEN: &str = "<insufficient privilege>";
+
+/// Whether somebody may see what a session does.
+pub fn may_see(database: &Database, session: &dyn SessionStatus, viewer: Acting) -> bool {
+    let catalog = database.catalog();
+    let user = catalog.role(&session.info().user).map(|role| role.id);
+    !viewer.is_checked
+        || catalog.has_role(viewer.role, MONITOR)
+        || user.is_some_and(|user| catalog.has_role(viewer.role, user))
 }
 
 fn schema() -> SchemaRef {
@@ -67,7 +88,6 @@ fn row(database: &Database, session: &dyn SessionStatus) -> Row {
     let mut row = Row::from([
         ("datname", info.database.clone()),
         ("pid", session.id().to_string()),
-        ("usesysid", OWNER.to_string()),
         ("usename", info.user.clone()),
         ("state", state.to_owned()),
         ("backend_type", "client backend".to_owned()),
@@ -82,6 +102,9 @@ fn row(database: &Database, session: &dyn SessionStatus) -> Row {
         .catalog()
         .database(&info.database)
         .map(|object| oid(object.id));
+    let user = database.catalog();
+    let user = user.role(&info.user).map(|role| role_oid(role.id).to_string());
+    put("usesysid", user);
     put("datid", of_database.map(|oid| oid.to_string()));
     put("application_name", session.setting("application_name"));
     // A client on this machine may have no address.

@@ -13,15 +13,18 @@ use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use millrace_catalog::role::BOOTSTRAP;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA, Object};
 use millrace_functions::system::{any_arguments, number};
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
+use millrace_storage::ObjectId;
 use postgres_types::{Kind, Type};
 
-use crate::pg_catalog::{definitions, is_system, sequences};
+use crate::pg_catalog::roles::role_oid;
+use crate::pg_catalog::{definitions, is_system, privileges, sequences};
 
 /// What names mean to a function.
 #[derive(Debug, Clone)]
@@ -33,10 +36,12 @@ enum Meaning {
 
 /// What a statement sees of the catalog.
 #[derive(Debug)]
-struct Seen {
-    catalog: Arc<CatalogSnapshot>,
-    database: String,
-    search_path: Vec<String>,
+pub(super) struct Seen {
+    pub(super) catalog: Arc<CatalogSnapshot>,
+    pub(super) database: String,
+    pub(super) search_path: Vec<String>,
+    /// Who asks.
+    pub(super) role: ObjectId,
 }
 
 impl Meaning {
@@ -47,6 +52,7 @@ impl Meaning {
                 catalog: catalog.load_full(),
                 database: DEFAULT_DATABASE.to_owned(),
                 search_path: vec![DEFAULT_SCHEMA.to_owned()],
+                role: BOOTSTRAP,
             }),
         }
     }
@@ -54,7 +60,9 @@ impl Meaning {
     fn is(&self, other: &Meaning) -> bool {
         match (self, other) {
             (Meaning::Current(one), Meaning::Current(other)) => Arc::ptr_eq(one, other),
-            (Meaning::Of(one), Meaning::Of(other)) => Arc::ptr_eq(&one.catalog, &other.catalog),
+            (Meaning::Of(one), Meaning::Of(other)) => {
+                Arc::ptr_eq(&one.catalog, &other.catalog) && one.role == other.role
+            }
             _ => false,
         }
     }
@@ -81,7 +89,7 @@ impl Seen {
     ///
     /// # Errors
     /// The text is no name, or means nothing.
-    fn relation(&self, text: &str) -> SqlResult<&Arc<Object>> {
+    pub(super) fn relation(&self, text: &str) -> SqlResult<&Arc<Object>> {
         let parts = millrace_parser::name_parts(text);
         let found = match parts.as_slice() {
             [name] => self
@@ -102,6 +110,9 @@ impl Seen {
 
 /// What a [`FromCatalog`] function does with its arguments.
 type Apply = fn(&Seen, &[ArrayRef], usize) -> SqlResult<Option<String>>;
+
+/// What a function of yes or no does with its arguments.
+pub(super) type Decide = fn(&Seen, &[ArrayRef], usize) -> SqlResult<Option<bool>>;
 
 /// What casts the oid of a relation, or its name, to its name.
 pub const NAME_OF_RELATION: &str = "regclass_name";
@@ -133,8 +144,15 @@ const ASKED: &[(&str, Apply)] = &[
         }
         Ok(Some(super::oid(seen.relation(&given)?.id).to_string()))
     }),
-    ("pg_get_userbyid", |_, _, _| {
-        Ok(Some(millrace_catalog::DEFAULT_USER.to_string()))
+    ("pg_get_userbyid", |seen, args, row| {
+        let Some(wanted) = oid(args, row) else {
+            return Ok(None);
+        };
+        let role = seen.catalog.roles().find(|role| role_oid(role.id) == wanted);
+        Ok(Some(role.map_or_else(
+            || format!("unknown (OID={wanted})"),
+            |role| role.name.clone(),
+        )))
     }),
     ("pg_get_indexdef", |seen, args, row| {
         let column = number(args, 1, row).unwrap_or(0);
@@ -184,28 +202,35 @@ const ASKED: &[(&str, Apply)] = &[
 /// Functions that ask the catalog of the moment.
 pub fn udfs(catalog: &Arc<ArcSwap<CatalogSnapshot>>) -> Vec<Arc<ScalarUDF>> {
     let meaning = Meaning::Current(Arc::clone(catalog));
-    let names = ASKED.iter().map(|(name, _)| *name).chain([VISIBLE]);
+    let decided = std::iter::once(&VISIBLE).chain(privileges::DECIDED);
+    let names = ASKED
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(decided.map(|(name, _)| *name));
     names.filter_map(|name| made(name, &meaning)).collect()
 }
 
 /// A function of that name that sees what a statement sees; `None`: it asks no catalog.
 pub fn of_statement(scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
-    if name != VISIBLE && !ASKED.iter().any(|(known, _)| *known == name) {
+    if decided(name).is_none() && !ASKED.iter().any(|(known, _)| *known == name) {
         return None;
     }
     let seen = Seen {
         catalog: Arc::clone(&scope.catalog),
         database: scope.database.clone(),
         search_path: scope.search_path.clone(),
+        role: scope.acting.role,
     };
     made(name, &Meaning::Of(Arc::new(seen)))
 }
 
 fn made(name: &str, meaning: &Meaning) -> Option<Arc<ScalarUDF>> {
-    if name == VISIBLE {
-        return Some(Arc::new(ScalarUDF::from(Visible {
+    if let Some((name, decide)) = decided(name) {
+        return Some(Arc::new(ScalarUDF::from(Decides {
+            name,
+            decide,
             meaning: meaning.clone(),
-            signature: Signature::any(1, Volatility::Stable),
+            signature: any_arguments(Volatility::Stable),
         })));
     }
     let (name, apply) = ASKED.iter().find(|(known, _)| *known == name)?;
@@ -266,7 +291,7 @@ fn type_with_modifier(oid: i64, modifier: Option<i64>) -> String {
     }
 }
 
-fn text(args: &[ArrayRef], position: usize, row: usize) -> Option<String> {
+pub(super) fn text(args: &[ArrayRef], position: usize, row: usize) -> Option<String> {
     let texts = arrow::compute::cast(args.get(position)?, &DataType::Utf8).ok()?;
     let texts = texts.as_string::<i32>();
     texts.is_valid(row).then(|| texts.value(row).to_string())
@@ -323,37 +348,53 @@ impl ScalarUDFImpl for FromCatalog {
     }
 }
 
-const VISIBLE: &str = "pg_table_is_visible";
+/// The functions of yes or no, by name.
+fn decided(name: &str) -> Option<(&'static str, Decide)> {
+    let mut known = std::iter::once(&VISIBLE).chain(privileges::DECIDED);
+    known.find(|(known, _)| *known == name).copied()
+}
 
 /// `pg_table_is_visible`: whether the relation's name alone means it.
-struct Visible {
+const VISIBLE: (&str, Decide) = ("pg_table_is_visible", |seen, args, row| {
+    let Some(oid) = number(args, 0, row) else {
+        return Ok(None);
+    };
+    let object = definitions::relation(&seen.catalog, oid);
+    Ok(Some(
+        !is_system(oid) && object.is_none_or(|object| seen.is_visible(object)),
+    ))
+});
+
+struct Decides {
+    name: &'static str,
+    decide: Decide,
     meaning: Meaning,
     signature: Signature,
 }
 
-impl fmt::Debug for Visible {
+impl fmt::Debug for Decides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.name)
     }
 }
 
-impl PartialEq for Visible {
+impl PartialEq for Decides {
     fn eq(&self, other: &Self) -> bool {
-        self.meaning.is(&other.meaning)
+        self.name == other.name && self.meaning.is(&other.meaning)
     }
 }
 
-impl Eq for Visible {}
+impl Eq for Decides {}
 
-impl Hash for Visible {
+impl Hash for Decides {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
+        self.name.hash(state);
     }
 }
 
-impl ScalarUDFImpl for Visible {
+impl ScalarUDFImpl for Decides {
     fn name(&self) -> &str {
-        VISIBLE
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -366,14 +407,11 @@ impl ScalarUDFImpl for Visible {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let rows = arrays.first().map_or(args.number_rows, |array| array.len());
         let seen = self.meaning.seen();
-        let out: BooleanArray = (0..arrays[0].len())
-            .map(|row| {
-                let oid = number(&arrays, 0, row)?;
-                let object = definitions::relation(&seen.catalog, oid);
-                Some(!is_system(oid) && object.is_none_or(|object| seen.is_visible(object)))
-            })
-            .collect();
+        let out = (0..rows)
+            .map(|row| (self.decide)(&seen, &arrays, row))
+            .collect::<SqlResult<BooleanArray>>()?;
         Ok(ColumnarValue::Array(Arc::new(out)))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millrace_catalog::sequence::Takes;
 use millrace_catalog::temporary::is_temporary;
-use millrace_catalog::{CatalogSnapshot, ColumnDef, DEFAULT_USER, Definition, Object};
+use millrace_catalog::{CatalogSnapshot, ColumnDef, Definition, Object};
 use millrace_planner::RelationKind;
 use millrace_postgres::types;
 use millrace_storage::ObjectKind;
@@ -15,7 +15,8 @@ use postgres_types::Type;
 use crate::pg_catalog::constraints::{Index, indexes};
 use crate::pg_catalog::table::Row;
 use crate::pg_catalog::{
-    DEFAULT_OID, OWNER, SYSTEM_OID, SystemRelation, constraints, definitions, namespace_oid, oid, sequences,
+    DEFAULT_OID, OWNER, SYSTEM_OID, SystemRelation, constraints, definitions, namespace_oid, oid, roles,
+    sequences,
 };
 
 /// The oid of the foreign server that external tables and sinks belong to: the machine's files.
@@ -48,7 +49,7 @@ pub fn rows(
             ("srvname", "files".to_string()),
             ("srvowner", OWNER.to_string()),
         ])],
-        _ => return None,
+        _ => return roles::rows(catalog, name),
     })
 }
 
@@ -98,9 +99,11 @@ fn with_columns<'a>(
                 let fields = schema.map(|schema| schema.fields().iter().cloned().collect());
                 Some((object, fields.unwrap_or_default()))
             }
-            Definition::Function(_) | Definition::Index(_) | Definition::Sequence(_) | Definition::Other => {
-                None
-            }
+            Definition::Function(_)
+            | Definition::Index(_)
+            | Definition::Sequence(_)
+            | Definition::Role(_)
+            | Definition::Other => None,
         })
 }
 
@@ -162,6 +165,7 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
             _ => "r",
         };
         let mut class = row(oid(object.id), &object.name, &object.schema, kind, fields.len());
+        owned(catalog, object, &mut class, "relowner", "relacl");
         let indexed = catalog.indexes_of(object.id).next().is_some()
             || object
                 .relation()
@@ -189,12 +193,22 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
         rows.push(row(oid, name, &on.schema, "i", columns.len()));
     }
     for (object, _) in sequences::all(catalog, database) {
-        rows.push(row(oid(object.id), &object.name, &object.schema, "S", 3));
+        let mut class = row(oid(object.id), &object.name, &object.schema, "S", 3);
+        owned(catalog, object, &mut class, "relowner", "relacl");
+        rows.push(class);
     }
     for (oid, (name, schema)) in numbered(system) {
         rows.push(row(oid, name, "mr_catalog", "v", schema.fields().len()));
     }
     rows
+}
+
+/// Puts the owner and the privileges of an object into its row.
+fn owned(catalog: &CatalogSnapshot, object: &Object, row: &mut Row, owner: &'static str, acl: &'static str) {
+    row.insert(owner, roles::owner_oid(object));
+    if let Some(items) = roles::acl_of(catalog, object) {
+        row.insert(acl, items);
+    }
 }
 
 /// What a column has where no value is given.
@@ -311,22 +325,27 @@ fn pg_attribute(catalog: &CatalogSnapshot, system: &[SystemRelation], database: 
 }
 
 fn pg_namespace(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
-    let own = catalog.schemas(database).map(|object| object.name.clone());
+    let own = catalog.schemas(database).map(|object| {
+        let mut row = Row::from([
+            ("oid", namespace_oid(catalog, database, &object.name).to_string()),
+            ("nspname", object.name.clone()),
+        ]);
+        owned(catalog, object, &mut row, "nspowner", "nspacl");
+        row
+    });
+    let relations = catalog.relations(database).map(|object| &object.schema);
+    let temporary: BTreeSet<String> = relations.filter(|schema| is_temporary(schema)).cloned().collect();
     let system = millrace_catalog::SYSTEM_SCHEMAS
         .iter()
         .map(|name| (*name).to_string());
-    let relations = catalog.relations(database).map(|object| &object.schema);
-    let temporary: BTreeSet<String> = relations.filter(|schema| is_temporary(schema)).cloned().collect();
-    own.chain(system)
-        .chain(temporary)
-        .map(|name| {
-            Row::from([
-                ("oid", namespace_oid(catalog, database, &name).to_string()),
-                ("nspname", name),
-                ("nspowner", OWNER.to_string()),
-            ])
-        })
-        .collect()
+    let system = system.chain(temporary).map(|name| {
+        Row::from([
+            ("oid", namespace_oid(catalog, database, &name).to_string()),
+            ("nspname", name),
+            ("nspowner", OWNER.to_string()),
+        ])
+    });
+    own.chain(system).collect()
 }
 
 fn pg_database(catalog: &CatalogSnapshot) -> Vec<Row> {
@@ -336,7 +355,7 @@ fn pg_database(catalog: &CatalogSnapshot) -> Vec<Row> {
             Row::from([
                 ("oid", oid(object.id).to_string()),
                 ("datname", object.name.clone()),
-                ("datdba", OWNER.to_string()),
+                ("datdba", roles::owner_oid(object)),
                 ("encoding", "6".to_string()),
                 ("datlocprovider", "c".to_string()),
                 ("datistemplate", flag(false)),
@@ -414,7 +433,7 @@ fn pg_tables(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
             Row::from([
                 ("schemaname", object.schema.clone()),
                 ("tablename", object.name.clone()),
-                ("tableowner", DEFAULT_USER.to_string()),
+                ("tableowner", catalog.role_name(object.rights.owner())),
                 (
                     "hasindexes",
                     flag(
@@ -438,7 +457,7 @@ fn pg_views(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
             Row::from([
                 ("schemaname", object.schema.clone()),
                 ("viewname", object.name.clone()),
-                ("viewowner", DEFAULT_USER.to_string()),
+                ("viewowner", catalog.role_name(object.rights.owner())),
                 (
                     "definition",
                     definitions::view(catalog, oid(object.id)).unwrap_or_default(),
@@ -457,7 +476,7 @@ fn pg_matviews(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
             Row::from([
                 ("schemaname", object.schema.clone()),
                 ("matviewname", object.name.clone()),
-                ("matviewowner", DEFAULT_USER.to_string()),
+                ("matviewowner", catalog.role_name(object.rights.owner())),
                 ("hasindexes", flag(catalog.indexes_of(object.id).next().is_some())),
                 ("ispopulated", flag(true)),
                 (

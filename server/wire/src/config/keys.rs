@@ -127,6 +127,12 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "access_control",
+        default: "off",
+        help: "Whether roles may do only what they have privileges for: off (every role may do everything) or on.",
+        set: |config, text| tuned(config, "access_control", text),
+    },
+    Key {
         name: "batch_interval",
         default: "auto",
         help: "Time between two epochs, such as 100ms; auto: an epoch starts as soon as there is input.",

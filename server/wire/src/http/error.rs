@@ -29,6 +29,7 @@ pub fn object(error: &SqlError) -> Value {
 pub fn status(error: &SqlError) -> StatusCode {
     match error.code {
         SqlState::InvalidAuthorizationSpecification | SqlState::InvalidPassword => StatusCode::UNAUTHORIZED,
+        SqlState::InsufficientPrivilege => StatusCode::FORBIDDEN,
         SqlState::UndefinedTable
         | SqlState::UndefinedObject
         | SqlState::InvalidCatalogName

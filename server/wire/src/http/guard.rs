@@ -1,33 +1,67 @@
-//! Who may ask: the password, and no web page of somebody else's.
+//! Who may ask: who shows who it is, and no web page of somebody else's.
 //!
 //! A browser lets any page send a plain POST to an address on its user's machine, and with an image or a link a GET. A server
 //! on loopback without a password would obey, so a request that says that it comes from another site is refused, and so is
 //! one that reached loopback under a foreign host name (DNS rebinding). Browsers say where a request comes from in `Origin`, or else
 //! in `Sec-Fetch-Site`; one that says neither is refused. Programs that are no browsers say nothing of the kind.
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 
-use axum::extract::{Request, State as Extracted};
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State as Extracted};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use millrace_postgres::error::{SqlError, SqlState};
 
+use super::connections::Peer;
 use super::{State, error};
 
 /// Where a browser says that a request comes from, if it sends no `Origin`.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Lets a request pass that knows the password, if there is one: `Authorization: Basic` (any user) or `Bearer`.
-pub async fn password(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
-    if let Some(password) = &state.password
-        && !knows_password(request.headers(), password)
-    {
-        let refusal = SqlError::new(SqlState::InvalidPassword, "the password is missing or wrong")
-            .with_hint("Send it as \"Authorization: Bearer PASSWORD\", or with Basic and user millrace.");
-        return error::response(&refusal);
+/// Who sent a request, once it was let in.
+#[derive(Debug, Clone)]
+pub struct Sender {
+    /// The user.
+    pub user: String,
+    /// The client's address.
+    pub peer: String,
+}
+
+/// Lets a request pass whose sender shows who it is: a user with its password, or a token.
+pub async fn login(Extracted(state): Extracted<State>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<Peer>>();
+    let peer = peer.map(|ConnectInfo(Peer(address))| *address);
+    let db = match state.database.get() {
+        Ok(db) => db,
+        Err(error) => return error::response(&error),
+    };
+    let known = state
+        .doors
+        .of_request(&db, request.headers(), peer.map(|peer| peer.ip()))
+        .await;
+    match known {
+        Ok(user) => {
+            let peer = peer.map_or_else(|| "http".to_owned(), |peer| peer.to_string());
+            request.extensions_mut().insert(Sender { user, peer });
+            next.run(request).await
+        }
+        Err(refusal) => error::response(&refusal),
     }
-    next.run(request).await
+}
+
+/// The state of the server, for whoever sent the request.
+pub struct Entered(pub State);
+
+impl FromRequestParts<State> for Entered {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Entered, Infallible> {
+        let mut state = state.clone();
+        state.sender = parts.extensions.get().cloned();
+        Ok(Entered(state))
+    }
 }
 
 /// Requests that are worked on at a time.
@@ -89,82 +123,9 @@ fn is_local_host(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
-fn knows_password(headers: &HeaderMap, password: &str) -> bool {
-    let Some(given) = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-    else {
-        return false;
-    };
-    let Some((scheme, credentials)) = given.split_once(' ') else {
-        return false;
-    };
-    let credentials = credentials.trim();
-    if scheme.eq_ignore_ascii_case("bearer") {
-        return same(credentials.as_bytes(), password.as_bytes());
-    }
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return false;
-    }
-    let Some(decoded) = decode_base64(credentials) else {
-        return false;
-    };
-    let Some(colon) = decoded.iter().position(|byte| *byte == b':') else {
-        return false;
-    };
-    same(&decoded[colon + 1..], password.as_bytes())
-}
-
-/// Compares without telling by the time taken where the first difference is.
-pub(super) fn same(given: &[u8], expected: &[u8]) -> bool {
-    let differences = given
-        .iter()
-        .zip(expected)
-        .fold(0, |differences, (a, b)| differences | (a ^ b));
-    given.len() == expected.len() && differences == 0
-}
-
-pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let mut decoded = Vec::with_capacity(text.len() * 3 / 4);
-    let (mut bits, mut count) = (0u32, 0);
-    for byte in text.trim_end_matches('=').bytes() {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            decoded.push((bits >> count) as u8);
-        }
-    }
-    Some(decoded)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_password_comes_as_basic_or_bearer() {
-        let knows = |value: &str| {
-            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().unwrap())]);
-            knows_password(&headers, "secret")
-        };
-        assert!(knows("Bearer secret"));
-        // millrace:secret
-        assert!(knows("Basic bWlsbHJhY2U6c2VjcmV0"));
-        // millrace:secre
-        assert!(!knows("Basic bWlsbHJhY2U6c2VjcmU="));
-        assert!(!knows("Bearer secrets"));
-        assert!(!knows("Basic !!!"));
-        assert!(!knows_password(&HeaderMap::new(), "secret"));
-    }
 
     #[test]
     fn pages_of_other_sites_are_told_apart() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query as UrlQuery, State as Extracted};
+use axum::extract::{Path, Query as UrlQuery};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
@@ -22,6 +22,7 @@ use millrace_session::copy_in::IngestFormat;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::guard::Entered;
 use super::negotiate::media_type;
 use super::{State, error};
 
@@ -60,7 +61,7 @@ pub enum Wait {
 
 /// Takes rows into a stream or table.
 pub async fn post(
-    Extracted(state): Extracted<State>,
+    Entered(state): Entered,
     Path(relation): Path<String>,
     parameters: Result<UrlQuery<Parameters>, QueryRejection>,
     headers: HeaderMap,

@@ -1,15 +1,17 @@
 //! `GET /api/jobs/{id}/profile`: a run that EXPLAIN ANALYZE looked at, as its JSON or as a trace.
 
 use axum::Json;
-use axum::extract::{Path, Query, State as Extracted};
+use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use millrace_catalog::role::MONITOR;
 use millrace_clarity::analyse;
 use millrace_clarity::render::json::{Document, Run};
 use millrace_clarity::render::trace::trace;
 use serde::Deserialize;
 
-use super::{State, error};
+use super::error;
+use super::guard::Entered;
 
 /// What the query string may say.
 #[derive(Debug, Deserialize)]
@@ -20,10 +22,13 @@ pub struct Parameters {
 
 /// See the module.
 pub async fn get(
-    Extracted(state): Extracted<State>,
+    Entered(state): Entered,
     Path(id): Path<String>,
     Query(parameters): Query<Parameters>,
 ) -> Response {
+    if let Err(refusal) = state.check_role(MONITOR, "see how others' statements ran") {
+        return error::response(&refusal);
+    }
     let database = match state.database.get() {
         Ok(database) => database,
         Err(error) => return error::response(&error),

@@ -12,12 +12,12 @@ const ID_BYTES_MAX: usize = 128;
 /// The running statements.
 #[derive(Default)]
 pub struct QueryRegistry {
-    running: Mutex<HashMap<String, CancelHandle>>,
+    running: Mutex<HashMap<String, (CancelHandle, String)>>,
 }
 
 impl QueryRegistry {
     /// Makes a request's session known until the guard is dropped; `None` if the id is malformed or in use.
-    pub fn register(self: &Arc<Self>, id: String, handle: CancelHandle) -> Option<RunningQuery> {
+    pub fn register(self: &Arc<Self>, id: String, handle: CancelHandle, user: &str) -> Option<RunningQuery> {
         if id.is_empty() || id.len() > ID_BYTES_MAX || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
             return None;
         }
@@ -25,17 +25,22 @@ impl QueryRegistry {
         if running.contains_key(&id) {
             return None;
         }
-        running.insert(id.clone(), handle);
+        running.insert(id.clone(), (handle, user.to_owned()));
         Some(RunningQuery {
             registry: Arc::clone(self),
             id,
         })
     }
 
+    /// Who runs a statement.
+    pub fn user_of(&self, id: &str) -> Option<String> {
+        self.running.lock().get(id).map(|(_, user)| user.clone())
+    }
+
     /// Cancels a statement; whether there was one.
     pub fn cancel(&self, id: &str) -> bool {
         match self.running.lock().get(id) {
-            Some(handle) => {
+            Some((handle, _)) => {
                 handle.cancel();
                 true
             }
@@ -45,7 +50,7 @@ impl QueryRegistry {
 
     /// Cancels whatever runs.
     pub fn cancel_all(&self) {
-        for handle in self.running.lock().values() {
+        for (handle, _) in self.running.lock().values() {
             handle.cancel();
         }
     }

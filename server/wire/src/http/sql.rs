@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use axum::body::Body;
+use axum::extract::Query as UrlQuery;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query as UrlQuery, State as Extracted};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -28,6 +28,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::guard::Entered;
 use super::negotiate::{ResultFormat, media_type};
 use super::queries::RunningQuery;
 use super::request::{Part, SqlRequest, Whole, parameter_text};
@@ -49,7 +50,7 @@ pub struct GetParameters {
 }
 
 /// Runs what the body says.
-pub async fn post(Extracted(state): Extracted<State>, headers: HeaderMap, Whole(body): Whole) -> Response {
+pub async fn post(Entered(state): Entered, headers: HeaderMap, Whole(body): Whole) -> Response {
     let request = match media_type(&headers, header::CONTENT_TYPE).as_str() {
         "application/json" => SqlRequest::from_json(&body),
         "text/plain" | "application/sql" => match String::from_utf8(body.into()) {
@@ -72,7 +73,7 @@ pub async fn post(Extracted(state): Extracted<State>, headers: HeaderMap, Whole(
 
 /// Runs the `query` of the URL in a read-only session.
 pub async fn get(
-    Extracted(state): Extracted<State>,
+    Entered(state): Entered,
     headers: HeaderMap,
     parameters: Result<UrlQuery<GetParameters>, QueryRejection>,
 ) -> Response {
@@ -207,7 +208,7 @@ pub(super) fn register(
     };
     state
         .queries
-        .register(id, session.cancel_handle())
+        .register(id, session.cancel_handle(), &session.info().user)
         .ok_or_else(malformed_id)
 }
 

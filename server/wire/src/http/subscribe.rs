@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{Array, AsArray};
 use axum::body::Body;
-use axum::extract::State as Extracted;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -33,6 +32,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::guard::Entered;
 use super::negotiate::media_type;
 use super::queries::RunningQuery;
 use super::request::Whole;
@@ -105,7 +105,7 @@ impl Form {
 }
 
 /// Follows what the body names.
-pub async fn post(Extracted(state): Extracted<State>, headers: HeaderMap, Whole(body): Whole) -> Response {
+pub async fn post(Entered(state): Entered, headers: HeaderMap, Whole(body): Whole) -> Response {
     if media_type(&headers, header::CONTENT_TYPE) != "application/json" {
         let message = "Content-Type must be application/json";
         return error::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);

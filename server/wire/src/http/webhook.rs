@@ -15,11 +15,12 @@ use millrace_postgres::error::{SqlError, SqlState};
 use millrace_session::copy_in::IngestFormat;
 use ring::hmac;
 
-use super::guard::{decode_base64, same};
 use super::ingest::{Door, Request, Wait, answer, session};
 use super::negotiate::media_type;
 use super::request::Whole;
 use super::{State, error};
+use crate::login::decode_base64;
+use millrace_auth::same;
 
 /// Takes a delivery.
 pub async fn post(

@@ -19,8 +19,9 @@ use tokio::time::{Duration, timeout};
 use super::cancel::{self, CancelRegistry, Registration};
 use super::extended::{Portal, Statement};
 use super::message;
-use super::startup::{self, Hello, PasswordVerifier};
+use super::startup::{self, Hello};
 use super::wire::{Closed, Wire};
+use crate::login::Doors;
 use crate::metrics::Metrics;
 use crate::slot::{DatabaseSlot, signalled};
 use crate::tls::{Encrypt, Tls};
@@ -34,8 +35,8 @@ pub struct Shared {
     pub database: Arc<DatabaseSlot>,
     /// How connections are encrypted, if they are.
     pub tls: Option<Arc<Tls>>,
-    /// The password to ask for, if any.
-    pub verifier: Option<PasswordVerifier>,
+    /// Who may come in.
+    pub doors: Arc<Doors>,
     /// Who can be cancelled.
     pub cancels: Arc<CancelRegistry>,
     /// Sessions at a time, and the places that are left.
@@ -123,6 +124,8 @@ pub async fn serve<S: Encrypt>(
                 _admission: admission,
             };
             let closed = connection.run().await;
+            let (id, user) = (connection.session.id(), &connection.session.info().user);
+            tracing::info!(target: "millrace::audit", event = "disconnected", user, peer, session = id);
             wire = connection.wire;
             closed
         }
@@ -181,13 +184,13 @@ async fn admit<S: Encrypt>(
         let hint = "Connect with sslmode=require, or better sslmode=verify-full.";
         return Err(Closed::Fatal(error.with_hint(hint)));
     }
-    startup::authenticate(wire, &request.user, shared.verifier.as_ref()).await?;
+    let database = shared.database.get().map_err(Closed::Fatal)?;
+    startup::authenticate(wire, &request.user, &shared.doors, &database, &peer).await?;
     let place = Arc::clone(&shared.places)
         .try_acquire_owned()
         .map_err(|_| Closed::Fatal(too_many_clients(shared.sessions_max)))?;
     wire.put(&PgWireBackendMessage::Authentication(Authentication::Ok))?;
 
-    let database = shared.database.get().map_err(Closed::Fatal)?;
     let info = SessionInfo {
         user: request.user,
         database: request.database,
@@ -196,6 +199,8 @@ async fn admit<S: Encrypt>(
         options: request.options,
     };
     let session = Session::new(database, info).map_err(Closed::Fatal)?;
+    let (user, peer) = (&session.info().user, &session.info().peer);
+    tracing::info!(target: "millrace::audit", event = "connected", user, peer, session = session.id());
     startup::welcome(wire, session.take_parameter_changes())?;
     let secret = cancel::new_secret(request.version);
     wire.put(&PgWireBackendMessage::BackendKeyData(BackendKeyData::new(

@@ -1,14 +1,16 @@
 //! From the first byte to ReadyForQuery: encryption offers, cancel requests, authentication, parameters.
 //!
-//! Without a password every client is let in (the server listens on loopback only, or was told to be insecure); with
-//! one, SCRAM-SHA-256 is asked for, so that the password never crosses the network.
+//! Who has to show a password ([`Doors`]) does it by SCRAM-SHA-256, so that the password never crosses the network; over TLS also
+//! with channel binding, so that nobody in between can use the exchange.
+
+use std::net::SocketAddr;
 
 use bytes::{Buf, Bytes, BytesMut};
+use millrace_auth::scram::{self, Channel, Fault};
+use millrace_auth::{Verifier, random};
+use millrace_database::Database;
 use millrace_postgres::error::{SqlError, SqlState};
-use pgwire::api::auth::Password;
-use pgwire::api::auth::sasl::SCRAM_SHA_256_METHOD;
-use pgwire::api::auth::sasl::scram::{SCRAM_ITERATIONS, ScramServerAuth, gen_salted_password};
-use pgwire::error::{ErrorInfo, PgWireError};
+use pgwire::error::ErrorInfo;
 use pgwire::messages::cancel::CancelRequest;
 use pgwire::messages::response::{GssEncResponse, SslResponse};
 use pgwire::messages::startup::{
@@ -21,10 +23,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::frame;
 use super::wire::{Closed, Wire};
+use crate::login::{Challenge, Doors};
 use crate::tls::Encrypt;
-
-/// The users that exist: ours, and RisingWave's.
-pub const USERS: [&str; 3] = ["millrace", "dev", "root"];
 
 const SSL_REQUEST: i32 = 80_877_103;
 const GSS_REQUEST: i32 = 80_877_104;
@@ -51,24 +51,6 @@ pub struct SessionRequest {
     pub options: Vec<(String, String)>,
     /// The version that both sides speak.
     pub version: ProtocolVersion,
-}
-
-/// The password, salted once at start-up as SCRAM needs it.
-pub struct PasswordVerifier {
-    salt: Vec<u8>,
-    salted_password: Vec<u8>,
-}
-
-impl PasswordVerifier {
-    /// Salts a password.
-    pub fn new(password: &str) -> Self {
-        let salt = uuid::Uuid::new_v4().into_bytes().to_vec();
-        let salted_password = gen_salted_password(password, &salt, SCRAM_ITERATIONS);
-        PasswordVerifier {
-            salt,
-            salted_password,
-        }
-    }
 }
 
 /// Answers offers of encryption until the client says what it wants.
@@ -179,55 +161,66 @@ fn session_request<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Makes sure that the client is who it says. Nothing is sent on success: the caller ends with [`welcome`].
-pub async fn authenticate<S: AsyncRead + AsyncWrite + Unpin>(
+pub async fn authenticate<S: Encrypt>(
     wire: &mut Wire<S>,
     user: &str,
-    verifier: Option<&PasswordVerifier>,
+    doors: &Doors,
+    db: &Database,
+    peer: &str,
 ) -> Result<(), Closed> {
-    if let Some(verifier) = verifier {
-        scram(wire, user, verifier).await?;
-    }
-    if USERS.contains(&user) {
+    let Challenge::Password { verifier, is_real } = doors.challenge(db, user).map_err(Closed::Fatal)? else {
         return Ok(());
+    };
+    match scram(wire, verifier).await? {
+        Ok(last) if is_real => {
+            let last = Authentication::SASLFinal(Bytes::from(last));
+            wire.put(&PgWireBackendMessage::Authentication(last))
+        }
+        Err(fault @ (Fault::Malformed(_) | Fault::Binding(_))) => Err(violation(&fault.to_string())),
+        Ok(_) | Err(Fault::Wrong) => {
+            let peer = peer.parse().ok().map(|peer: SocketAddr| peer.ip());
+            doors.refused(peer, user).await;
+            let message = format!("password authentication failed for user \"{user}\"");
+            Err(Closed::Fatal(SqlError::new(SqlState::InvalidPassword, message)))
+        }
     }
-    let error = SqlError::new(
-        SqlState::InvalidAuthorizationSpecification,
-        format!("role \"{user}\" does not exist"),
-    )
-    .with_hint("Connect as user \"millrace\", for example: psql -U millrace -d millrace");
-    Err(Closed::Fatal(error))
 }
 
-async fn scram<S: AsyncRead + AsyncWrite + Unpin>(
-    wire: &mut Wire<S>,
-    user: &str,
-    verifier: &PasswordVerifier,
-) -> Result<(), Closed> {
-    let wrong = |error| wrong_password(user, error);
-    send(wire, Authentication::SASL(vec![SCRAM_SHA_256_METHOD.to_owned()])).await?;
+/// The exchange by which the client shows that it knows the password. Its last message is not sent yet.
+async fn scram<S: Encrypt>(wire: &mut Wire<S>, verifier: Verifier) -> Result<Result<String, Fault>, Closed> {
+    let certificate = wire.stream().certificate_hash();
+    let plain = scram::PLAIN.to_owned();
+    let mechanisms = match certificate {
+        Some(_) => vec![scram::PLUS.to_owned(), plain],
+        None => vec![plain],
+    };
+    send(wire, Authentication::SASL(mechanisms)).await?;
 
     let body = receive_password(wire).await?;
     frame::check_sasl_initial(&body).map_err(Closed::Fatal)?;
     let first = PasswordMessageFamily::Raw(body)
         .into_sasl_initial_response()
-        .map_err(wrong)?;
-    if first.auth_method != SCRAM_SHA_256_METHOD {
-        return Err(violation(
-            "client selected an invalid SASL authentication mechanism",
-        ));
-    }
-    let password = Password::new(Some(verifier.salt.clone()), verifier.salted_password.clone());
+        .map_err(|error| violation(&ErrorInfo::from(error).message))?;
+    let channel = match (first.auth_method.as_str(), &certificate) {
+        (scram::PLAIN, _) => Channel::Unbound {
+            was_offered: certificate.is_some(),
+        },
+        (scram::PLUS, Some(certificate)) => Channel::Bound(certificate),
+        _ => {
+            return Err(violation(
+                "client selected an invalid SASL authentication mechanism",
+            ));
+        }
+    };
     let data = first.data.unwrap_or_default();
-    let (server_first, waiting) = ScramServerAuth::new()
-        .on_client_first_message(&data, password)
-        .map_err(wrong)?;
+    let (server_first, waiting) = match scram::begin(&data, verifier, random(), channel) {
+        Ok(begun) => begun,
+        Err(fault) => return Ok(Err(fault)),
+    };
     send(wire, Authentication::SASLContinue(Bytes::from(server_first))).await?;
 
     let body = receive_password(wire).await?;
-    let server_final = waiting.on_client_final_message(&body).map_err(wrong)?;
-    wire.put(&PgWireBackendMessage::Authentication(Authentication::SASLFinal(
-        Bytes::from(server_final),
-    )))
+    Ok(waiting.finish(&body))
 }
 
 async fn send<S: AsyncRead + AsyncWrite + Unpin>(
@@ -244,15 +237,6 @@ async fn receive_password<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>)
         PgWireFrontendMessage::Terminate(_) => Err(Closed::ByClient),
         _ => Err(violation("expected SASL response")),
     }
-}
-
-/// What failed in SCRAM is a wrong password unless pgwire has a more special code.
-fn wrong_password(user: &str, error: PgWireError) -> Closed {
-    if matches!(error, PgWireError::InvalidPassword(_)) {
-        let message = format!("password authentication failed for user \"{user}\"");
-        return Closed::Fatal(SqlError::new(SqlState::InvalidPassword, message));
-    }
-    violation(&ErrorInfo::from(error).message)
 }
 
 /// Tells the client that it is in: the parameters that drivers wait for, and how to cancel.

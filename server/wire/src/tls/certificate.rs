@@ -10,7 +10,7 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::{Side, TlsError};
+use super::{Side, TlsError, binding};
 
 /// How often the files are looked at, at most: whenever somebody connects, but not more often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -51,6 +51,8 @@ type Stamps = [Option<SystemTime>; 2];
 pub(super) struct Configs {
     postgres: Arc<ServerConfig>,
     http: Arc<ServerConfig>,
+    /// The hash of the certificate.
+    binding: Option<Arc<[u8]>>,
 }
 
 impl Configs {
@@ -68,14 +70,16 @@ impl Configs {
         Ok(Configs {
             postgres: config(Side::Postgres, key.clone_key())?,
             http: config(Side::Http, key)?,
+            binding: chain.first().and_then(|first| binding::of(first)).map(Arc::from),
         })
     }
 
-    fn of(&self, side: Side) -> Arc<ServerConfig> {
-        match side {
-            Side::Postgres => Arc::clone(&self.postgres),
-            Side::Http => Arc::clone(&self.http),
-        }
+    fn of(&self, side: Side) -> (Arc<ServerConfig>, Option<Arc<[u8]>>) {
+        let config = match side {
+            Side::Postgres => &self.postgres,
+            Side::Http => &self.http,
+        };
+        (Arc::clone(config), self.binding.clone())
     }
 }
 
@@ -117,7 +121,7 @@ impl Source {
         }
     }
 
-    pub(super) fn config(&self, side: Side) -> Arc<ServerConfig> {
+    pub(super) fn config(&self, side: Side) -> (Arc<ServerConfig>, Option<Arc<[u8]>>) {
         match self {
             Source::Files(files) => files.configs(Instant::now()).of(side),
             Source::Made { configs, .. } => configs.of(side),

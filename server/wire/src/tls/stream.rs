@@ -41,6 +41,11 @@ pub trait Encrypt: AsyncRead + AsyncWrite + Unpin {
         false
     }
 
+    /// The hash of the certificate that the client was shown, which both sides can sign; `None`: it was shown none.
+    fn certificate_hash(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The client's next bytes are those of a handshake.
     fn encrypt(&mut self) {}
 }
@@ -54,6 +59,8 @@ pub struct Stream {
     state: State,
     tls: Option<Arc<Tls>>,
     side: Side,
+    /// The hash of the certificate that the client is shown.
+    shown: Option<Arc<[u8]>>,
 }
 
 enum State {
@@ -74,13 +81,20 @@ impl Stream {
             Some(_) => State::Unknown(stream),
             None => State::Plain(stream),
         };
-        Stream { state, tls, side }
+        Stream {
+            state,
+            tls,
+            side,
+            shown: None,
+        }
     }
 
-    fn handshake(&self, stream: TcpStream, is_direct: bool) -> State {
+    fn handshake(&mut self, stream: TcpStream, is_direct: bool) -> State {
         match &self.tls {
             Some(tls) => {
-                let acceptor = TlsAcceptor::from(tls.config(self.side));
+                let (config, shown) = tls.config(self.side);
+                self.shown = shown;
+                let acceptor = TlsAcceptor::from(config);
                 State::Handshake(Box::new(acceptor.accept(stream)), is_direct)
             }
             None => State::Plain(stream),
@@ -138,6 +152,11 @@ impl Encrypt for Stream {
 
     fn is_encrypted(&self) -> bool {
         matches!(self.state, State::Encrypted(_))
+    }
+
+    fn certificate_hash(&self) -> Option<Vec<u8>> {
+        let shown = self.shown.as_ref().filter(|_| self.is_encrypted());
+        shown.map(|hash| hash.to_vec())
     }
 
     fn encrypt(&mut self) {

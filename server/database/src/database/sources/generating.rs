@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::FieldRef;
 use millrace_catalog::connector::Source;
-use millrace_catalog::scope::Scope;
+use millrace_catalog::scope::{Acting, Scope};
 use millrace_catalog::settings::Settings;
 use millrace_catalog::{DEFAULT_SCHEMA, Object, Relation};
 use millrace_engine::{EventTime, EventTimeSpec, Runtime, WriteToken};
@@ -34,7 +34,9 @@ impl Database {
             database: object.database.clone(),
             search_path: vec![object.schema.clone(), DEFAULT_SCHEMA.to_owned()],
             zone: None,
+            acting: Acting::SYSTEM,
             session: None,
+            target: None,
             settings: Settings::default(),
         }
     }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use millrace_catalog::rights::Rights;
 use millrace_catalog::{Definition, Object, Planned, QueryDef, Relation};
 use millrace_engine::{BackfillOptions, ViewSpec};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -91,6 +92,7 @@ impl DdlGuard<'_> {
             created_at_ms: now_ms(),
             depends: vec![],
             definition: Definition::Relation(Box::new(relation)),
+            rights: Rights::default(),
         });
         let view = Arc::new(QueryView {
             object: Arc::clone(&object),

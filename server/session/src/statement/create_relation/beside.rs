@@ -111,6 +111,7 @@ fn beside(
         created_at_ms: now_ms(),
         depends: vec![],
         definition: Definition::Relation(Box::new(relation)),
+        rights: scope.rights_of_new(ObjectKind::Stream, schema),
     };
     object.restate();
     Ok(object)

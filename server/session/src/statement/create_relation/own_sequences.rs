@@ -50,6 +50,7 @@ pub(super) fn made(
             created_at_ms: now_ms(),
             depends: vec![id],
             definition: Definition::Sequence(Arc::new(definition)),
+            rights: scope.rights_of_new(ObjectKind::Sequence, schema),
         };
         object.restate();
         column.sequence = Some(ColumnSequence { id: object.id, takes });

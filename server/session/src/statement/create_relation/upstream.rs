@@ -75,7 +75,9 @@ pub(super) fn source_of(session: &Session, new: &New<'_>) -> SqlResult<Option<Ar
             ));
         }
     };
-    let object = names::resolve(session, &session.scope(), &ObjectName::from(parts))?;
+    let scope = session.scope();
+    let object = names::resolve(session, &scope, &ObjectName::from(parts))?;
+    scope.check_read(&object)?;
     let connector = object.relation().and_then(|relation| relation.connector.as_ref());
     match connector.map(ConnectorDef::postgres).transpose()?.flatten() {
         Some(Postgres::Server(_)) => {

@@ -1,0 +1,101 @@
+//! What is written down of who did what: definitions, privileges, settings of the server, backups and files.
+//!
+//! Lines of the log with the target `millrace::audit`, each with its fields by name. Logins that failed are written where they fail, and
+//! connections where they begin and end (`millrace-wire`). No line has a secret: a statement is written as it prints itself.
+
+use millrace_parser::ast::{CopyDirection, CopyEnd, Statement};
+use millrace_postgres::error::SqlResult;
+
+use crate::session::Session;
+
+/// What a statement is called in the audit; `None`: it is not written down.
+fn event(statement: &Statement, is_ddl: bool) -> Option<&'static str> {
+    match statement {
+        Statement::CreateRole(_)
+        | Statement::AlterRole(_)
+        | Statement::DropRole(_)
+        | Statement::CreateToken(_)
+        | Statement::DropToken(_) => Some("role"),
+        Statement::GrantRole(_) | Statement::Grant(_) | Statement::AlterDefaultPrivileges(_) => Some("grant"),
+        Statement::AlterSystemSet(_) => Some("alter system"),
+        Statement::Backup { .. } => Some("backup"),
+        Statement::CreateExternalTable(_) | Statement::CreateSink(_) => Some("files"),
+        Statement::Copy(copy) => match &copy.direction {
+            CopyDirection::From(CopyEnd::Client) | CopyDirection::To(CopyEnd::Client) => None,
+            CopyDirection::From(_) | CopyDirection::To(_) => Some("files"),
+        },
+        Statement::AddWorker | Statement::DropWorker(_) | Statement::KillWorker(_) => Some("workers"),
+        _ => is_ddl.then_some("ddl"),
+    }
+}
+
+/// A statement that is written down when it has ended.
+pub(crate) struct Entry {
+    event: &'static str,
+    statement: String,
+    id: u64,
+}
+
+/// Begins the entry of a statement, if it gets one.
+pub(crate) fn begin(session: &Session, statement: &Statement, text: &str, is_ddl: bool) -> Option<Entry> {
+    let event = event(statement, is_ddl)?;
+    let statement = match statement.has_secret() {
+        true => statement.to_string(),
+        false => text.to_owned(),
+    };
+    Some(Entry {
+        event,
+        statement,
+        id: session.next_statement_id(),
+    })
+}
+
+impl Entry {
+    /// Writes it down.
+    pub(crate) fn end<T>(self, session: &Session, outcome: &SqlResult<T>) {
+        let (user, role) = {
+            let settings = session.settings.lock();
+            (settings.session_user(), settings.current_user())
+        };
+        let info = session.info();
+        let code = outcome.as_ref().err().map_or("00000", |error| error.code.code());
+        tracing::info!(
+            target: "millrace::audit",
+            event = self.event,
+            user,
+            role,
+            database = info.database,
+            peer = info.peer,
+            session = session.id(),
+            statement_id = self.id,
+            code,
+            statement = self.statement,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event_of(sql: &str) -> (Option<&'static str>, String) {
+        let statement = millrace_parser::parse(sql).unwrap().remove(0).statement;
+        (event(&statement, false), statement.to_string())
+    }
+
+    #[test]
+    fn what_changes_who_may_do_what_is_written_down_without_secrets() {
+        let (event, text) = event_of("ALTER ROLE ann PASSWORD 'abracadabra'");
+        assert_eq!(event, Some("role"));
+        assert!(!text.contains("abracadabra"), "{text}");
+        assert_eq!(event_of("GRANT SELECT ON t TO ann").0, Some("grant"));
+        assert_eq!(
+            event_of("ALTER SYSTEM SET durability = off").0,
+            Some("alter system")
+        );
+        assert_eq!(event_of("BACKUP TO '/tmp/x'").0, Some("backup"));
+        assert_eq!(event_of("COPY t FROM '/tmp/x'").0, Some("files"));
+        assert_eq!(event_of("COPY t FROM STDIN").0, None);
+        assert_eq!(event_of("SELECT 1").0, None);
+    }
+}

@@ -1,0 +1,477 @@
+//! Every kind of statement and every endpoint against every kind of user: allowed, or 42501.
+//!
+//! The kinds are read from the sources, so that a new statement or endpoint without a line here fails the test. Each case runs once for
+//! each user, on a connection of its own, after what `before` it the first role has done; then the first role cleans up.
+//!
+//! | user | |
+//! |---|---|
+//! | ann | owns the objects, and what is in schema `s` |
+//! | gus | has every privilege that there is on them, and the roles that are there for files, signals, checkpoints and numbers |
+//! | mia | is a member of a role that has the same |
+//! | sam | may look into the schema, and nothing else |
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use syn::Item;
+
+use crate::http::{basic, request};
+use crate::{Fixture, rows};
+
+/// The users, in the order of the letters of a case.
+const USERS: [&str; 4] = ["ann", "gus", "mia", "sam"];
+
+struct Case {
+    /// The variant of the statement's enum.
+    kind: &'static str,
+    sql: &'static str,
+    /// For each user `y`: it may, or `n`: 42501.
+    may: &'static str,
+    before: &'static str,
+    after: &'static str,
+}
+
+const fn case(kind: &'static str, sql: &'static str, may: &'static str) -> Case {
+    Case {
+        kind,
+        sql,
+        may,
+        before: "",
+        after: "",
+    }
+}
+
+impl Case {
+    const fn before(self, before: &'static str) -> Case {
+        Case { before, ..self }
+    }
+
+    const fn after(self, after: &'static str) -> Case {
+        Case { after, ..self }
+    }
+}
+
+const SETUP: &str = "
+    CREATE USER ann PASSWORD 'ann'; CREATE USER gus PASSWORD 'gus'; CREATE ROLE grp; CREATE USER mia PASSWORD 'mia' IN ROLE grp;
+    CREATE USER sam PASSWORD 'sam';
+    CREATE SCHEMA s AUTHORIZATION ann;
+    GRANT CREATE ON DATABASE millrace TO ann, gus, grp;
+    CREATE TABLE s.t (a int PRIMARY KEY, b int); CREATE STREAM s.st (a int); CREATE SEQUENCE s.q;
+    CREATE STREAM s.made (n bigint) WITH (connector = 'datagen', rows = 3);
+    CREATE VIEW s.v AS SELECT * FROM s.t; CREATE MATERIALIZED VIEW s.mv AS SELECT a, count(*) FROM s.t GROUP BY a;
+    CREATE FUNCTION s.f(x int) RETURNS int LANGUAGE sql AS 'SELECT x + 1'; REVOKE ALL ON FUNCTION s.f FROM PUBLIC;
+    ALTER TABLE s.t OWNER TO ann; ALTER STREAM s.st OWNER TO ann; ALTER SEQUENCE s.q OWNER TO ann; ALTER VIEW s.v OWNER TO ann;
+    ALTER STREAM s.made OWNER TO ann; ALTER MATERIALIZED VIEW s.mv OWNER TO ann; ALTER FUNCTION s.f OWNER TO ann;
+    GRANT ALL ON SCHEMA s TO gus, grp; GRANT USAGE ON SCHEMA s TO sam;
+    GRANT ALL ON ALL TABLES IN SCHEMA s TO gus, grp; GRANT ALL ON ALL SEQUENCES IN SCHEMA s TO gus, grp;
+    GRANT ALL ON ALL FUNCTIONS IN SCHEMA s TO gus, grp;
+    GRANT pg_read_server_files, pg_write_server_files, pg_signal_backend, pg_checkpoint, pg_monitor TO gus, grp;
+    ALTER SYSTEM SET access_control = on";
+
+const CASES: &[Case] = &[
+    // What is read.
+    case("Query", "SELECT * FROM s.t", "yyyn"),
+    case("Query", "SELECT * FROM s.v", "yyyn"),
+    case("Query", "SELECT * FROM s.mv", "yyyn"),
+    case("Query", "SELECT count(*) FROM s.st", "yyyn"),
+    case("Query", "SELECT (SELECT max(a) FROM s.t)", "yyyn"),
+    case("Query", "SELECT 1 WHERE EXISTS (SELECT FROM s.t)", "yyyn"),
+    case("Query", "SELECT 1 FROM pg_class LIMIT 1", "yyyy"),
+    case("Query", "SELECT s.f(1)", "yyyn"),
+    case("Query", "SELECT nextval('s.q')", "yyyn"),
+    case("Query", "SELECT setval('s.q', 7)", "yyyn"),
+    case("Query", "SELECT a FROM s.t FOR UPDATE", "yyyn"),
+    case(
+        "Query",
+        "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'sam'",
+        "nyyy",
+    ),
+    case(
+        "Query",
+        "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'millrace'",
+        "nnnn",
+    ),
+    case("Prepare", "PREPARE p AS SELECT * FROM s.t", "yyyn"),
+    case("Execute", "PREPARE p AS SELECT 1; EXECUTE p", "yyyy"),
+    case(
+        "Declare",
+        "BEGIN; DECLARE c CURSOR FOR SELECT * FROM s.t; COMMIT",
+        "yyyn",
+    ),
+    case(
+        "Fetch",
+        "BEGIN; DECLARE c CURSOR FOR SELECT 1; FETCH c; COMMIT",
+        "yyyy",
+    ),
+    case(
+        "Close",
+        "BEGIN; DECLARE c CURSOR FOR SELECT 1; CLOSE c; COMMIT",
+        "yyyy",
+    ),
+    case("Copy", "COPY s.t TO STDOUT", "yyyn"),
+    case("Copy", "COPY (SELECT * FROM s.t) TO STDOUT", "yyyn"),
+    case("Copy", "COPY s.t FROM STDIN", "yyyn"),
+    case("Explain", "EXPLAIN SELECT * FROM s.t", "yyyn"),
+    case("Explain", "EXPLAIN ANALYZE SELECT * FROM s.mv", "yyyn"),
+    case("Explain", "EXPLAIN MATERIALIZED VIEW s.mv", "yyyn"),
+    case("Subscribe", "SUBSCRIBE s.nothing", "yyyy"),
+    case(
+        "DeclareSubscribeCursor",
+        "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO s.mv; COMMIT",
+        "yyyn",
+    ),
+    case(
+        "DeclareSubscriptionCursor",
+        "DECLARE c SUBSCRIPTION CURSOR FOR x",
+        "yyyy",
+    ),
+    // What is written.
+    case("Insert", "INSERT INTO s.t VALUES (100, 1)", "yyyn").after("DELETE FROM s.t WHERE a = 100"),
+    case(
+        "Insert",
+        "INSERT INTO s.t VALUES (101, 1) ON CONFLICT (a) DO UPDATE SET b = 2 RETURNING b",
+        "yyyn",
+    ),
+    case("Insert", "INSERT INTO s.st SELECT 1", "yyyn"),
+    case(
+        "Insert",
+        "WITH x AS (SELECT 102 AS a, 1 AS b) INSERT INTO s.t SELECT * FROM x",
+        "yyyn",
+    )
+    .after("DELETE FROM s.t WHERE a = 102"),
+    case("Update", "UPDATE s.t SET b = 3 WHERE a = 1", "yyyn"),
+    case("Delete", "DELETE FROM s.t WHERE a = 77", "yyyn"),
+    case("Truncate", "TRUNCATE s.t", "yyyn"),
+    case("Lock", "BEGIN; LOCK TABLE s.t IN EXCLUSIVE MODE; COMMIT", "yyyn"),
+    // What is defined.
+    case("CreateTable", "CREATE TABLE s.new (a int)", "yyyn").after("DROP TABLE IF EXISTS s.new"),
+    case("CreateTable", "CREATE TABLE s.new AS SELECT * FROM s.t", "yyyn")
+        .after("DROP TABLE IF EXISTS s.new"),
+    case("CreateTable", "CREATE TABLE public.new (a int)", "nnnn"),
+    case("CreateStream", "CREATE STREAM s.new (a int)", "yyyn").after("DROP STREAM IF EXISTS s.new"),
+    case(
+        "CreateStream",
+        "CREATE STREAM s.new (a int) WITH (connector = 'kafka', nonsense = 1)",
+        "nyyn",
+    ),
+    case("CreateView", "CREATE VIEW s.new AS SELECT * FROM s.t", "yyyn").after("DROP VIEW IF EXISTS s.new"),
+    case(
+        "CreateView",
+        "CREATE OR REPLACE VIEW s.v AS SELECT * FROM s.t",
+        "ynnn",
+    ),
+    case(
+        "CreateMaterializedView",
+        "CREATE MATERIALIZED VIEW s.new AS SELECT a FROM s.t",
+        "yyyn",
+    )
+    .after("DROP MATERIALIZED VIEW IF EXISTS s.new"),
+    case(
+        "CreateSink",
+        "CREATE SINK s.new FROM s.mv WITH (connector = 'nonsense')",
+        "nyyn",
+    ),
+    case(
+        "CreateSubscription",
+        "CREATE SUBSCRIPTION s.new FROM s.mv",
+        "yyyy",
+    ),
+    case(
+        "CreateExternalTable",
+        "CREATE EXTERNAL TABLE s.new STORED AS PARQUET LOCATION '/nowhere'",
+        "nyyn",
+    ),
+    case(
+        "CreateFunction",
+        "CREATE FUNCTION s.new(x int) RETURNS int LANGUAGE sql AS 'SELECT x'",
+        "yyyn",
+    )
+    .after("DROP FUNCTION IF EXISTS s.new"),
+    case("CreateIndex", "CREATE INDEX new ON s.t (b)", "ynnn").after("DROP INDEX IF EXISTS s.new"),
+    case("CreateSequence", "CREATE SEQUENCE s.new", "yyyn").after("DROP SEQUENCE IF EXISTS s.new"),
+    case("CreateSchema", "CREATE SCHEMA new", "yyyn").after("DROP SCHEMA IF EXISTS new"),
+    case("CreateDatabase", "CREATE DATABASE new", "nnnn"),
+    case("CreateDatabase", "CREATE DATABASE new", "ynnn")
+        .before("ALTER ROLE ann CREATEDB")
+        .after("DROP DATABASE IF EXISTS new; ALTER ROLE ann NOCREATEDB"),
+    case("Comment", "COMMENT ON TABLE s.t IS 'x'", "ynnn"),
+    case("Drop", "DROP TABLE s.gone", "ynnn")
+        .before("DROP TABLE IF EXISTS s.gone; CREATE TABLE s.gone (a int); ALTER TABLE s.gone OWNER TO ann"),
+    case("Drop", "DROP TABLE s.gone", "ynnn").before("CREATE TABLE IF NOT EXISTS s.gone (a int)"),
+    case("Drop", "DROP SCHEMA s", "ynnn"),
+    case("AlterRelation", "ALTER TABLE s.t ADD COLUMN c int", "ynnn"),
+    case("AlterRelation", "ALTER TABLE s.t OWNER TO ann", "ynnn"),
+    case("AlterRelation", "ALTER TABLE s.t RENAME TO t2", "ynnn")
+        .after("ALTER TABLE IF EXISTS s.t2 RENAME TO t"),
+    case("AlterRelation", "ALTER SCHEMA s OWNER TO ann", "ynnn"),
+    case("Pause", "PAUSE STREAM s.made", "ynnn"),
+    case("Resume", "RESUME STREAM s.made", "ynnn").before("RESUME STREAM s.made; PAUSE STREAM s.made"),
+    // Who may what.
+    case("CreateRole", "CREATE ROLE new", "nnnn"),
+    case("CreateRole", "CREATE ROLE new", "ynnn")
+        .before("ALTER ROLE ann CREATEROLE")
+        .after("DROP ROLE IF EXISTS new; ALTER ROLE ann NOCREATEROLE"),
+    case("CreateRole", "CREATE ROLE new SUPERUSER", "nnnn")
+        .before("ALTER ROLE ann CREATEROLE")
+        .after("ALTER ROLE ann NOCREATEROLE"),
+    case("AlterRole", "ALTER ROLE sam PASSWORD 'sam'", "nnny"),
+    case("AlterRole", "ALTER ROLE sam LOGIN", "nnnn"),
+    case("AlterRole", "ALTER ROLE millrace PASSWORD 'x'", "nnnn"),
+    case("DropRole", "DROP ROLE nobody", "nnnn"),
+    case("GrantRole", "GRANT grp TO sam", "nnnn"),
+    case("GrantRole", "GRANT pg_read_server_files TO CURRENT_USER", "nnnn"),
+    case("Grant", "GRANT SELECT ON s.t TO gus", "yyyn"),
+    case("Grant", "REVOKE SELECT ON s.t FROM sam", "yyyn"),
+    case(
+        "AlterDefaultPrivileges",
+        "ALTER DEFAULT PRIVILEGES FOR ROLE ann REVOKE ALL ON TABLES FROM sam",
+        "ynnn",
+    ),
+    case("CreateToken", "CREATE TOKEN ci FOR sam", "nnny").after("DROP TOKEN IF EXISTS ci"),
+    case("DropToken", "DROP TOKEN kept", "nnny")
+        .before("DROP TOKEN IF EXISTS kept; CREATE TOKEN kept FOR sam")
+        .after("DROP TOKEN IF EXISTS kept"),
+    case("SetVariable", "SET ROLE grp", "nnyn"),
+    case("SetVariable", "SET ROLE millrace", "nnnn"),
+    case("SetVariable", "SET SESSION AUTHORIZATION ann", "ynnn"),
+    case("Query", "SELECT set_config('role', 'millrace', false)", "nnnn"),
+    // The server.
+    case("AlterSystemSet", "ALTER SYSTEM SET durability = group", "nnnn"),
+    case("CancelJob", "CANCEL JOB 1", "nyyn"),
+    case("Checkpoint", "CHECKPOINT", "nyyn"),
+    case("AddWorker", "ADD WORKER", "nnnn"),
+    case("DropWorker", "DROP WORKER 99", "nnnn"),
+    case("KillWorker", "KILL WORKER 99", "nnnn"),
+    case("Backup", "BACKUP TO '/nowhere/backup'", "nnnn"),
+    case("Copy", "COPY s.t TO '/nowhere'", "nyyn"),
+    case("Copy", "COPY s.t FROM PROGRAM 'true'", "nnnn"),
+    // The session's own.
+    case("Sql", "BEGIN; COMMIT", "yyyy"),
+    case("StartTransaction", "BEGIN", "yyyy"),
+    case("Commit", "BEGIN; COMMIT", "yyyy"),
+    case("Rollback", "BEGIN; ROLLBACK", "yyyy"),
+    case("Savepoint", "BEGIN; SAVEPOINT a; COMMIT", "yyyy"),
+    case(
+        "ReleaseSavepoint",
+        "BEGIN; SAVEPOINT a; RELEASE a; COMMIT",
+        "yyyy",
+    ),
+    case("Deallocate", "DEALLOCATE ALL", "yyyy"),
+    case("Discard", "DISCARD ALL", "yyyy"),
+    case("Set", "SET TRANSACTION READ ONLY", "yyyy"),
+    case("LISTEN", "LISTEN x", "yyyy"),
+    case("UNLISTEN", "UNLISTEN x", "yyyy"),
+    case("NOTIFY", "NOTIFY x", "yyyy"),
+    case("Vacuum", "VACUUM", "yyyy"),
+    case("Analyze", "ANALYZE", "yyyy"),
+    case("ResetVariable", "RESET ALL", "yyyy"),
+    case("Show", "SHOW TABLES", "yyyy"),
+    case("Describe", "DESCRIBE s.t", "yyyy"),
+    case("Wait", "WAIT", "yyyy"),
+    case("Flush", "FLUSH", "yyyy"),
+];
+
+/// A request: its path and body, and for each user whether it may.
+struct Endpoint {
+    route: &'static str,
+    method: &'static str,
+    path: &'static str,
+    content_type: &'static str,
+    body: &'static str,
+    may: &'static str,
+}
+
+const ENDPOINTS: &[Endpoint] = &[
+    Endpoint {
+        route: "/api/sql",
+        method: "POST",
+        path: "/api/sql",
+        content_type: "text/plain",
+        body: "SELECT * FROM s.t",
+        may: "yyyn",
+    },
+    Endpoint {
+        route: "/api/sql",
+        method: "GET",
+        path: "/api/sql?query=SELECT%20a%20FROM%20s.t",
+        content_type: "text/plain",
+        body: "",
+        may: "yyyn",
+    },
+    Endpoint {
+        route: "/api/ingest/{stream}",
+        method: "POST",
+        path: "/api/ingest/s.st",
+        content_type: "application/x-ndjson",
+        body: "{\"a\": 1}\n",
+        may: "yyyn",
+    },
+    Endpoint {
+        route: "/api/subscribe",
+        method: "POST",
+        path: "/api/subscribe",
+        content_type: "application/json",
+        body: "{\"query\": \"SUBSCRIBE s.mv\"}",
+        may: "yyyn",
+    },
+    Endpoint {
+        route: "/api/queries/{id}",
+        method: "DELETE",
+        path: "/api/queries/nothing",
+        content_type: "text/plain",
+        body: "",
+        may: "nyyn",
+    },
+    Endpoint {
+        route: "/api/jobs/{id}/profile",
+        method: "GET",
+        path: "/api/jobs/1/profile",
+        content_type: "text/plain",
+        body: "",
+        may: "nyyn",
+    },
+    Endpoint {
+        route: "/metrics",
+        method: "GET",
+        path: "/metrics",
+        content_type: "text/plain",
+        body: "",
+        may: "nyyn",
+    },
+];
+
+/// Those that need no login: what they show is no secret, or they have a proof of their own.
+const OPEN: [&str; 4] = ["/", "/health", "/ready", "/api/webhook/{stream}"];
+
+fn source(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
+}
+
+/// The kinds of statements, from the sources: those of the parser, and those of sqlparser's that are executed.
+fn kinds() -> BTreeSet<String> {
+    let file = syn::parse_file(&source("parser/src/ast.rs")).unwrap();
+    let mut kinds: BTreeSet<String> = file
+        .items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Enum(item) if item.ident == "Statement" => Some(&item.variants),
+            _ => None,
+        })
+        .flatten()
+        .map(|variant| variant.ident.to_string())
+        .collect();
+    let executed = source("server/session/src/statement.rs");
+    for (at, found) in executed.match_indices("ast::Statement::") {
+        let rest = &executed[at + found.len()..];
+        let end = rest.find(|character: char| !character.is_alphanumeric()).unwrap();
+        kinds.insert(rest[..end].to_owned());
+    }
+    kinds
+}
+
+#[test]
+fn every_statement_and_endpoint_has_a_case() {
+    let kinds = kinds();
+    let cases: BTreeSet<String> = CASES.iter().map(|case| case.kind.to_owned()).collect();
+    let missing: Vec<&String> = kinds.difference(&cases).collect();
+    assert!(missing.is_empty(), "no case for {missing:?}");
+    let routes = source("server/wire/src/http.rs");
+    let known: Vec<&str> = ENDPOINTS
+        .iter()
+        .map(|endpoint| endpoint.route)
+        .chain(OPEN)
+        .collect();
+    let mut count = 0;
+    for (at, found) in routes.match_indices(".route(") {
+        let rest = routes[at + found.len()..].trim_start().trim_start_matches('"');
+        let route = rest.split('"').next().unwrap();
+        assert!(known.contains(&route), "no case for {route}");
+        count += 1;
+    }
+    assert!(count >= known.len() - 1, "{count} routes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_user_may_what_it_was_granted_and_nothing_else() {
+    let fixture = Fixture::new().await;
+    let first = fixture.first().await;
+    for statement in SETUP.split(';') {
+        rows(&first, statement)
+            .await
+            .unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+    // Somebody whose session may be cancelled.
+    let _sam = fixture.role("sam").await;
+    let mut wrong = vec![];
+    for case in CASES {
+        for (user, may) in USERS.iter().zip(case.may.chars()) {
+            run_all(&first, case.before).await;
+            let client = fixture.role(user).await;
+            let mut outcome = Ok(vec![]);
+            // One after the other: in one text they would be a transaction.
+            for statement in case.sql.split("; ") {
+                outcome = rows(&client, statement).await;
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            drop(client);
+            let is_denied = outcome.as_ref().is_err_and(|error| error.starts_with("42501"));
+            if is_denied == (may == 'y') {
+                wrong.push(format!("{user}: {}: {outcome:?}", case.sql));
+            }
+            run_all(&first, case.after).await;
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    fixture.server.shutdown().await;
+}
+
+async fn run_all(client: &tokio_postgres::Client, statements: &str) {
+    for statement in statements
+        .split(';')
+        .filter(|statement| !statement.trim().is_empty())
+    {
+        rows(client, statement)
+            .await
+            .unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_know_who_sends_a_request() {
+    let fixture = Fixture::new().await;
+    let first = fixture.first().await;
+    run_all(&first, SETUP).await;
+    let address = fixture.server.http_addr();
+    let mut wrong = vec![];
+    for endpoint in ENDPOINTS {
+        let ask = async |authorization: Option<String>| {
+            request(
+                address,
+                endpoint.method,
+                endpoint.path,
+                authorization.as_deref(),
+                endpoint.content_type,
+                endpoint.body,
+            )
+            .await
+        };
+        let unknown = ask(None).await;
+        if unknown.status != 401 {
+            wrong.push(format!("nobody: {}: {}", endpoint.path, unknown.status));
+        }
+        for (user, may) in USERS.iter().zip(endpoint.may.chars()) {
+            let answer = ask(Some(basic(user, user))).await;
+            let is_denied = answer.status == 403;
+            if is_denied == (may == 'y') || is_denied != answer.body.contains("42501") {
+                wrong.push(format!(
+                    "{user}: {}: {} {}",
+                    endpoint.path, answer.status, answer.body
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    fixture.server.shutdown().await;
+}

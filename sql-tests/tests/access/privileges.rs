@@ -1,0 +1,212 @@
+//! What privileges mean: views, columns, owners, what is granted further.
+
+use tokio_postgres::Client;
+
+use crate::{Fixture, rows};
+
+async fn fixture() -> (Fixture, Client) {
+    let fixture = Fixture::new().await;
+    let first = fixture.first().await;
+    for statement in [
+        "CREATE USER ann PASSWORD 'ann'",
+        "CREATE USER bob PASSWORD 'bob'",
+        "CREATE USER eve PASSWORD 'eve'",
+        "CREATE SCHEMA s AUTHORIZATION ann",
+        "GRANT USAGE ON SCHEMA s TO bob, eve",
+        "GRANT CREATE ON SCHEMA s TO bob",
+        "ALTER SYSTEM SET access_control = on",
+    ] {
+        rows(&first, statement).await.unwrap();
+    }
+    (fixture, first)
+}
+
+async fn ok(client: &Client, sql: &str) -> Vec<String> {
+    rows(client, sql)
+        .await
+        .unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+async fn denied(client: &Client, sql: &str, message: &str) {
+    let error = rows(client, sql).await.expect_err(sql);
+    assert_eq!(error, format!("42501 {message}"), "{sql}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_reads_with_the_rights_of_its_owner() {
+    let (fixture, first) = fixture().await;
+    let (ann, bob, eve) = (
+        fixture.role("ann").await,
+        fixture.role("bob").await,
+        fixture.role("eve").await,
+    );
+    ok(&ann, "CREATE TABLE s.secret (a int, b int)").await;
+    ok(&ann, "INSERT INTO s.secret VALUES (1, 2)").await;
+    ok(&ann, "CREATE VIEW s.shown AS SELECT a FROM s.secret").await;
+    ok(&ann, "GRANT SELECT ON s.shown TO bob").await;
+    assert_eq!(ok(&bob, "SELECT * FROM s.shown").await, ["1"]);
+    denied(
+        &bob,
+        "SELECT * FROM s.secret",
+        "permission denied for table secret",
+    )
+    .await;
+    // A view of bob's over ann's view, for eve: each view has its owner's rights, and no more.
+    ok(&bob, "CREATE VIEW s.further AS SELECT a + 1 AS a FROM s.shown").await;
+    ok(&bob, "GRANT SELECT ON s.further TO eve").await;
+    assert_eq!(ok(&eve, "SELECT * FROM s.further").await, ["2"]);
+    denied(&eve, "SELECT * FROM s.shown", "permission denied for view shown").await;
+    ok(&ann, "REVOKE SELECT ON s.shown FROM bob").await;
+    denied(
+        &eve,
+        "SELECT * FROM s.further",
+        "permission denied for view shown",
+    )
+    .await;
+    // As in PostgreSQL that holds for a superuser, too: inside of the view it is the owner who reads.
+    denied(
+        &first,
+        "SELECT * FROM s.further",
+        "permission denied for view shown",
+    )
+    .await;
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_materialized_view_is_made_of_what_its_maker_may_read() {
+    let (fixture, _first) = fixture().await;
+    let (ann, bob) = (fixture.role("ann").await, fixture.role("bob").await);
+    ok(&ann, "CREATE TABLE s.t (a int)").await;
+    let make = "CREATE MATERIALIZED VIEW s.mv AS SELECT count(*) AS n FROM s.t";
+    denied(&bob, make, "permission denied for table t").await;
+    denied(
+        &bob,
+        "CREATE TABLE s.copy AS SELECT * FROM s.t",
+        "permission denied for table t",
+    )
+    .await;
+    ok(&ann, "GRANT SELECT ON s.t TO bob").await;
+    ok(&bob, make).await;
+    ok(&ann, "INSERT INTO s.t VALUES (1)").await;
+    assert_eq!(ok(&bob, "SELECT n FROM s.mv").await, ["1"]);
+    denied(
+        &ann,
+        "SELECT n FROM s.mv",
+        "permission denied for materialized view mv",
+    )
+    .await;
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writing_alone_needs_no_reading() {
+    let (fixture, _first) = fixture().await;
+    let (ann, bob) = (fixture.role("ann").await, fixture.role("bob").await);
+    ok(&ann, "CREATE TABLE s.t (a int PRIMARY KEY, b int)").await;
+    ok(&ann, "INSERT INTO s.t VALUES (1, 1)").await;
+    ok(&ann, "GRANT INSERT, UPDATE, DELETE ON s.t TO bob").await;
+    let no = "permission denied for table t";
+    ok(&bob, "INSERT INTO s.t VALUES (2, 2)").await;
+    denied(&bob, "INSERT INTO s.t VALUES (3, 3) RETURNING a", no).await;
+    denied(
+        &bob,
+        "INSERT INTO s.t VALUES (2, 2) ON CONFLICT (a) DO UPDATE SET b = 9",
+        no,
+    )
+    .await;
+    ok(&bob, "UPDATE s.t SET b = 7").await;
+    denied(&bob, "UPDATE s.t SET b = a", no).await;
+    denied(&bob, "UPDATE s.t SET b = (SELECT max(a) FROM s.t)", no).await;
+    denied(&bob, "UPDATE s.t SET b = 1 WHERE a = 1", no).await;
+    denied(&bob, "UPDATE s.t SET b = 1 FROM s.t AS u", no).await;
+    denied(&bob, "DELETE FROM s.t WHERE a = 1", no).await;
+    // Over the extended protocol, too.
+    bob.execute("UPDATE s.t SET b = $1", &[&8]).await.unwrap();
+    assert_eq!(ok(&ann, "SELECT * FROM s.t ORDER BY a").await, ["1|8", "2|8"]);
+    ok(&bob, "DELETE FROM s.t").await;
+    assert_eq!(ok(&ann, "SELECT count(*) FROM s.t").await, ["0"]);
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_granted_further_goes_with_the_right_to_grant_it() {
+    let (fixture, _first) = fixture().await;
+    let (ann, bob, eve) = (
+        fixture.role("ann").await,
+        fixture.role("bob").await,
+        fixture.role("eve").await,
+    );
+    ok(&ann, "CREATE TABLE s.t (a int)").await;
+    ok(&ann, "GRANT SELECT ON s.t TO bob WITH GRANT OPTION").await;
+    ok(&bob, "GRANT SELECT ON s.t TO eve").await;
+    ok(&eve, "SELECT * FROM s.t").await;
+    let error = rows(&ann, "REVOKE SELECT ON s.t FROM bob").await.unwrap_err();
+    assert_eq!(error, "2BP01 dependent privileges exist");
+    ok(&ann, "REVOKE SELECT ON s.t FROM bob CASCADE").await;
+    denied(&eve, "SELECT * FROM s.t", "permission denied for table t").await;
+    denied(
+        &bob,
+        "GRANT SELECT ON s.t TO eve",
+        "permission denied for table t",
+    )
+    .await;
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_keeps_nothing_of_what_it_was() {
+    let (fixture, first) = fixture().await;
+    let ann = fixture.role("ann").await;
+    ok(&ann, "CREATE TABLE s.t (a int)").await;
+    let error = rows(&first, "DROP ROLE ann").await.unwrap_err();
+    assert!(error.starts_with("2BP01"), "{error}");
+    ok(&first, "ALTER TABLE s.t OWNER TO millrace").await;
+    ok(&first, "ALTER SCHEMA s OWNER TO millrace").await;
+    ok(&first, "GRANT USAGE ON SCHEMA s TO PUBLIC").await;
+    denied(&ann, "SELECT * FROM s.t", "permission denied for table t").await;
+    ok(&first, "DROP ROLE ann").await;
+    // A session that is still there is nobody's, and whoever gets the name is somebody else.
+    ok(&first, "CREATE USER ann PASSWORD 'ann'").await;
+    ok(&first, "GRANT SELECT ON s.t TO ann").await;
+    denied(&ann, "SELECT * FROM s.t", "permission denied for table t").await;
+    ok(&fixture.role("ann").await, "SELECT * FROM s.t").await;
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_lasts() {
+    let (fixture, _first) = fixture().await;
+    let ann = fixture.role("ann").await;
+    ok(
+        &ann,
+        "ALTER DEFAULT PRIVILEGES IN SCHEMA s GRANT SELECT ON TABLES TO bob",
+    )
+    .await;
+    ok(&ann, "CREATE TABLE s.t (a int)").await;
+    ok(
+        &ann,
+        "CREATE MATERIALIZED VIEW s.mv AS SELECT count(*) AS n FROM s.t",
+    )
+    .await;
+    ok(&ann, "ALTER TABLE s.t ADD COLUMN b int").await;
+    let Fixture { server, directory } = fixture;
+    server.shutdown().await;
+    let server = crate::start(&directory, Some(crate::PASSWORD)).await;
+    let fixture = Fixture { server, directory };
+    let (ann, bob, eve) = (
+        fixture.role("ann").await,
+        fixture.role("bob").await,
+        fixture.role("eve").await,
+    );
+    ok(&bob, "SELECT * FROM s.t").await;
+    assert_eq!(ok(&bob, "SELECT n FROM s.mv").await, ["0"]);
+    denied(
+        &eve,
+        "SELECT n FROM s.mv",
+        "permission denied for materialized view mv",
+    )
+    .await;
+    ok(&ann, "DROP TABLE s.t CASCADE").await;
+    fixture.server.shutdown().await;
+}
