@@ -253,7 +253,8 @@ pub(crate) async fn sink_refusals(server: &Postgres, place: &Path) -> Result<(),
         "has no column \"w\"",
     )
     .await?;
-    let of_stranger = sink("s", "FROM t", server, "right_one", upsert).replace("'postgres',\n", "'stranger',\n");
+    let of_stranger =
+        sink("s", "FROM t", server, "right_one", upsert).replace("'postgres',\n", "'stranger',\n");
     refused(&client, &of_stranger, "may not write table").await?;
     let nowhere = sink("s", "FROM t", server, "right_one", upsert).replace("127.0.0.1", "127.0.0.2");
     refused(&client, &nowhere, "PostgreSQL at 127.0.0.2").await?;
