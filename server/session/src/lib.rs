@@ -40,9 +40,9 @@ mod cursor;
 mod explain_tests;
 #[cfg(test)]
 mod external_tests;
-mod identity;
 #[cfg(test)]
 mod health_tests;
+mod identity;
 #[cfg(test)]
 mod job_tests;
 mod keys;
