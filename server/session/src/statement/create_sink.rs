@@ -125,6 +125,7 @@ fn wanted(session: &Session, create: &CreateSink, options: SinkOptions) -> SqlRe
     let relation = match &create.input {
         SinkInput::Relation(from) => {
             let from = names::resolve(session, &scope, from)?;
+            scope.check_read(&from)?;
             return options.sink(&name, from.id, None, &read(&from)?.info);
         }
         SinkInput::Query(query) => {
