@@ -501,14 +501,6 @@ impl Object {
         }
     }
 
-    /// The role, if it is one.
-    pub fn role(&self) -> Option<&RoleDef> {
-        match &self.definition {
-            Definition::Role(role) => Some(role),
-            _ => None,
-        }
-    }
-
     /// The name with its schema, where that is not the first thing that a reader would think of.
     pub fn display_name(&self) -> String {
         if self.schema == super::DEFAULT_SCHEMA || self.schema.is_empty() {

@@ -32,6 +32,14 @@ impl RoleDef {
 }
 
 impl Object {
+    /// The role, if it is one.
+    pub fn role(&self) -> Option<&RoleDef> {
+        match &self.definition {
+            Definition::Role(role) => Some(role),
+            _ => None,
+        }
+    }
+
     /// Whether it is the schema of the start, into which everybody may look, as PostgreSQL's.
     pub fn has_public_default(&self) -> bool {
         self.kind == ObjectKind::Schema && self.name == DEFAULT_SCHEMA
