@@ -5,6 +5,7 @@
 //! path under which its names were meant, and what it depends on.
 
 mod granted;
+mod restate;
 mod stored;
 
 use std::collections::BTreeSet;
@@ -529,68 +530,6 @@ impl Object {
     /// The name with its kind: `materialized view mv`.
     pub fn described(&self) -> String {
         format!("{} {}", super::kind_name(self.kind), self.display_name())
-    }
-
-    /// Rewrites the statement, after what it defines was altered.
-    pub fn restate(&mut self) {
-        let name = match self.schema.as_str() {
-            super::DEFAULT_SCHEMA | "" => quote_identifier(&self.name).to_string(),
-            schema => format!("{}.{}", quote_identifier(schema), quote_identifier(&self.name)),
-        };
-        let kind = super::kind_name(self.kind).to_uppercase();
-        let view = |query: &QueryDef| {
-            let columns: Vec<_> = query
-                .column_names
-                .iter()
-                .map(|name| quote_identifier(name))
-                .collect();
-            let columns = match columns.is_empty() {
-                true => String::new(),
-                false => format!(" ({})", columns.join(", ")),
-            };
-            format!(
-                "CREATE {kind} {name}{columns}{} AS {}{}",
-                query.options_clause(),
-                query.text,
-                query.emit_clause()
-            )
-        };
-        self.sql = match &self.definition {
-            Definition::View(query) => view(query),
-            Definition::Relation(relation) => match &relation.query {
-                Some(query) => view(query),
-                None => {
-                    let connector = relation.connector.iter().flat_map(ConnectorDef::options);
-                    let event_time = relation.event_time.iter();
-                    let is_generated = relation
-                        .connector
-                        .as_ref()
-                        .is_some_and(ConnectorDef::is_generator);
-                    let event_time = event_time.flat_map(|time| time.options(is_generated));
-                    let keeping = relation.keeping.options();
-                    let options: Vec<String> = connector.chain(event_time).chain(keeping).collect();
-                    let options = match options.is_empty() {
-                        true => String::new(),
-                        false => format!(" WITH ({})", options.join(", ")),
-                    };
-                    format!(
-                        "CREATE {kind} {name} ({}){options}",
-                        relation.elements().join(", ")
-                    )
-                }
-            },
-            // What these say does not depend on their own name, or says it in its own way.
-            Definition::Sequence(sequence) => format!("CREATE {kind} {name}{}", sequence.clause()),
-            Definition::External(_)
-            | Definition::Function(_)
-            | Definition::Index(_)
-            | Definition::Sink(_)
-            | Definition::Role(_)
-            | Definition::FailedToLoad(_)
-            | Definition::Other => {
-                return;
-            }
-        };
     }
 }
 

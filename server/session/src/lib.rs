@@ -74,6 +74,7 @@ mod sink_tests;
 #[cfg(test)]
 mod size_tests;
 mod statement;
+mod status;
 #[cfg(test)]
 mod subscribe_tests;
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
+use millrace_catalog::CatalogSnapshot;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::settings::{self, Settings, Shown};
 use millrace_catalog::temporary::{OWN_SCHEMA, schema_of};
-use millrace_catalog::{CatalogSnapshot, Object};
 use millrace_database::Database;
 use millrace_database::clock::now_ms;
 use millrace_database::database::definitions::Definitions;
@@ -19,7 +19,6 @@ use millrace_database::sessions::{Activity, Locking, SessionInfo, SessionStatus,
 use millrace_engine::WriteToken;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
-use millrace_schedule::cpu::QueryClass;
 use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
@@ -536,54 +535,6 @@ impl Session {
     pub fn running(&self) -> Running {
         let running = self.running.lock().clone();
         running.unwrap_or_else(|| self.cancel.begin(None))
-    }
-}
-
-impl SessionStatus for Session {
-    fn id(&self) -> i32 {
-        Session::id(self)
-    }
-
-    fn info(&self) -> &SessionInfo {
-        Session::info(self)
-    }
-
-    fn defined(&self, id: ObjectId) -> Option<Arc<Object>> {
-        self.definitions()?.catalog().object(id).cloned()
-    }
-
-    fn began_at_ms(&self) -> i64 {
-        self.began_at_ms
-    }
-
-    fn activity(&self) -> Option<Activity> {
-        self.activity.lock().clone()
-    }
-
-    fn setting(&self, name: &str) -> Option<String> {
-        Session::setting(self, name)
-    }
-
-    fn query_class(&self) -> QueryClass {
-        Session::query_class(self)
-    }
-
-    fn transaction_status(&self) -> TransactionStatus {
-        Session::transaction_status(self)
-    }
-
-    fn locks(&self) -> Vec<Locking> {
-        let mut locks: Vec<Locking> = match &*self.transaction.lock() {
-            Transaction::Active(active) => active.locked.iter().map(|id| Locking::held(*id)).collect(),
-            _ => vec![],
-        };
-        let now = *self.locking.lock();
-        locks.extend(now.filter(|now| !locks.iter().any(|held| held.relation == now.relation)));
-        locks
-    }
-
-    fn cancel_handle(&self) -> CancelHandle {
-        Session::cancel_handle(self)
     }
 }
 
