@@ -9,7 +9,7 @@
 //! emptied, and ends with an error: nobody waits for a client that does not read. The task stays for a while when the last
 //! subscriber has left, with the newest changes, so that one that lost its connection can go on where it was.
 //!
-//! A query is followed as a materialized view that only its task knows ([`queries`]).
+//! A query is followed as a materialized view that only its task knows (`queries`).
 
 mod changes;
 mod queries;
