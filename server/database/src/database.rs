@@ -20,6 +20,7 @@ pub mod engine;
 pub mod health;
 pub mod jobs;
 pub mod maintenance;
+mod periodic;
 pub mod profiles;
 pub mod recovery;
 pub mod replace;
@@ -144,7 +145,7 @@ pub struct Database {
     sinks: sinks::Sinks,
     subscriptions: subscriptions::Subscriptions,
     ingest_keys: ingest_keys::IngestKeys,
-    maintenance: maintenance::Maintenance,
+    maintenance: periodic::Periodic,
     profiles: profiles::Profiles,
     recovery: recovery::Recovery,
     deaths: deaths::Deaths,
@@ -253,7 +254,7 @@ impl Database {
             sinks: sinks::Sinks::default(),
             subscriptions: subscriptions::Subscriptions::default(),
             ingest_keys: ingest_keys::IngestKeys::default(),
-            maintenance: maintenance::Maintenance::default(),
+            maintenance: periodic::Periodic::default(),
             profiles: profiles::Profiles::default(),
             recovery: recovery::Recovery::default(),
             deaths,

@@ -280,6 +280,18 @@ async fn a_query_is_followed_once_by_all_who_follow_it() {
     assert_eq!(sorted(&f.session, "a", 2).await, ["insert|ann|1", "insert|bob|1"]);
     assert_eq!(sorted(&f.session, "b", 2).await, ["upsert|ann|1", "upsert|bob|1"]);
     assert_eq!(read(&f.session, "c", 1).await, ["insert|2|bob"]);
+    // Also whoever else does, with temporary tables of its own.
+    let other = f.other_session();
+    for sql in [
+        "CREATE TEMP TABLE mine (v INT)",
+        &format!("DECLARE o CURSOR WITH HOLD FOR {query}"),
+    ] {
+        run(&other, sql).await.unwrap();
+    }
+    assert_eq!(sorted(&other, "o", 2).await, ["insert|ann|1", "insert|bob|1"]);
+    assert_eq!(f.db.subscriptions().followed(), 2);
+    let of_mine = "DECLARE m CURSOR WITH HOLD FOR SUBSCRIBE (SELECT count(*) AS n FROM mine)";
+    assert!(run(&other, of_mine).await.is_err());
     // What somebody has written is in a snapshot that it asks for later.
     f.ok("INSERT INTO orders VALUES (3, 'ann', 50)").await;
     f.ok(&format!("DECLARE d CURSOR WITH HOLD FOR {query}")).await;

@@ -22,40 +22,41 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::catalog::{MemTable, TableProvider};
+use millrace_catalog::scope::Acting;
 use millrace_database::Database;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::{self, df};
 
 use crate::pg_catalog::SystemRelation;
 
-/// Makes the rows of a relation, column by column.
-type Rows = fn(&Database) -> Columns;
+/// Makes the rows of a relation, column by column, as somebody may see them.
+type Rows = fn(&Database, Acting) -> Columns;
 
 /// The relations: the one place that names them all.
 const RELATIONS: [(&str, Rows); 23] = [
-    ("batches", batches::batches),
-    ("checkpoints", recovery::checkpoints),
-    ("disks", disks::columns),
-    ("feeds", flow::feeds),
-    ("flow", flow::columns),
-    ("generators", generators::columns),
-    ("groups", batches::groups),
-    ("jobs", jobs::columns),
-    ("late_rows", watermarks::late_rows),
-    ("memory", memory::columns),
-    ("monotasks", performance::monotasks),
-    ("recovery", recovery::recovery),
-    ("resources", performance::resources),
-    ("sinks", sinks::columns),
-    ("sources", sources::columns),
-    ("stages", stages::columns),
+    ("batches", |database, _| batches::batches(database)),
+    ("checkpoints", |database, _| recovery::checkpoints(database)),
+    ("disks", |database, _| disks::columns(database)),
+    ("feeds", |database, _| flow::feeds(database)),
+    ("flow", |database, _| flow::columns(database)),
+    ("generators", |database, _| generators::columns(database)),
+    ("groups", |database, _| batches::groups(database)),
+    ("jobs", |database, _| jobs::columns(database)),
+    ("late_rows", |database, _| watermarks::late_rows(database)),
+    ("memory", |database, _| memory::columns(database)),
+    ("monotasks", |database, _| performance::monotasks(database)),
+    ("recovery", |database, _| recovery::recovery(database)),
+    ("resources", |database, _| performance::resources(database)),
+    ("sinks", |database, _| sinks::columns(database)),
+    ("sources", |database, _| sources::columns(database)),
+    ("stages", |database, _| stages::columns(database)),
     ("subscriptions", subscriptions::columns),
-    ("tasks", tasks::columns),
-    ("tokens", tokens::columns),
-    ("unbounded_state", views::unbounded_state),
-    ("views", views::views),
-    ("watermarks", watermarks::watermarks),
-    ("workers", workers::columns),
+    ("tasks", |database, _| tasks::columns(database)),
+    ("tokens", |database, _| tokens::columns(database)),
+    ("unbounded_state", |database, _| views::unbounded_state(database)),
+    ("views", |database, _| views::views(database)),
+    ("watermarks", |database, _| watermarks::watermarks(database)),
+    ("workers", |database, _| workers::columns(database)),
 ];
 
 /// The names of the relations.
@@ -68,7 +69,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// The rows of one could not be put together.
 pub fn shapes(database: &Database) -> SqlResult<Vec<SystemRelation>> {
-    let shape = |(name, columns): (&'static str, Rows)| Ok((name, rows(columns(database))?.schema()));
+    let shape =
+        |(name, columns): (&'static str, Rows)| Ok((name, rows(columns(database, Acting::SYSTEM))?.schema()));
     RELATIONS.into_iter().map(shape).collect()
 }
 
@@ -76,11 +78,15 @@ pub fn shapes(database: &Database) -> SqlResult<Vec<SystemRelation>> {
 ///
 /// # Errors
 /// Its rows could not be put together.
-pub fn relation(database: &Database, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+pub fn relation(
+    database: &Database,
+    name: &str,
+    viewer: Acting,
+) -> SqlResult<Option<Arc<dyn TableProvider>>> {
     let Some((_, columns)) = RELATIONS.into_iter().find(|(known, _)| *known == name) else {
         return Ok(None);
     };
-    let batch = rows(columns(database))?;
+    let batch = rows(columns(database, viewer))?;
     Ok(Some(Arc::new(df(MemTable::try_new(
         batch.schema(),
         vec![vec![batch]],

@@ -72,7 +72,7 @@ impl SystemCatalog for Schemas {
                 self.pg_catalog.relation(catalog, database, name, system)
             }
             "information_schema" => information_schema::relation(catalog, database, name),
-            "mr_catalog" => mr_catalog::relation(db, name),
+            "mr_catalog" => mr_catalog::relation(db, name, viewer),
             _ => Ok(None),
         }
     }

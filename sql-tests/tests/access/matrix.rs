@@ -121,6 +121,11 @@ const CASES: &[Case] = &[
         "yyyn",
     ),
     case(
+        "DeclareSubscribeCursor",
+        "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE (SELECT count(*) AS n FROM s.mv); COMMIT",
+        "yyyn",
+    ),
+    case(
         "DeclareSubscriptionCursor",
         "DECLARE c SUBSCRIPTION CURSOR FOR x",
         "yyyy",

@@ -56,7 +56,26 @@ async fn a_view_reads_with_the_rights_of_its_owner() {
     ok(&bob, "GRANT SELECT ON s.further TO eve").await;
     assert_eq!(ok(&eve, "SELECT * FROM s.further").await, ["2"]);
     denied(&eve, "SELECT * FROM s.shown", "permission denied for view shown").await;
+    // Who follows it, or makes a view of it that is maintained, reads no more than who selects from it.
+    let follows = [
+        "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO s.further; COMMIT",
+        "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE (SELECT max(a) AS a FROM s.further); COMMIT",
+    ];
+    for follow in follows {
+        ok(&eve, follow).await;
+    }
     ok(&ann, "REVOKE SELECT ON s.shown FROM bob").await;
+    for follow in follows {
+        denied(&eve, follow, "permission denied for view shown").await;
+        ok(&eve, "ROLLBACK").await;
+    }
+    ok(&ann, "GRANT CREATE ON SCHEMA s TO eve").await;
+    denied(
+        &eve,
+        "CREATE MATERIALIZED VIEW s.kept AS SELECT a FROM s.further",
+        "permission denied for view shown",
+    )
+    .await;
     denied(
         &eve,
         "SELECT * FROM s.further",
@@ -208,5 +227,24 @@ async fn it_lasts() {
     )
     .await;
     ok(&ann, "DROP TABLE s.t CASCADE").await;
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_follow_is_hidden() {
+    let (fixture, first) = fixture().await;
+    let (ann, bob) = (fixture.role("ann").await, fixture.role("bob").await);
+    ok(&ann, "CREATE TABLE s.t (a int)").await;
+    ok(&ann, "BEGIN").await;
+    ok(
+        &ann,
+        "DECLARE c CURSOR FOR SUBSCRIBE (SELECT count(*) AS n FROM s.t WHERE a <> 4711)",
+    )
+    .await;
+    let seen = "SELECT query FROM mr_catalog.subscriptions";
+    let query = "SELECT count(*) AS n FROM s.t WHERE a <> 4711";
+    assert_eq!(ok(&ann, seen).await, [query]);
+    assert_eq!(ok(&first, seen).await, [query]);
+    assert_eq!(ok(&bob, seen).await, ["<insufficient privilege>"]);
     fixture.server.shutdown().await;
 }

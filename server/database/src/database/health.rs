@@ -7,16 +7,15 @@
 //!    `-----> ended        the log's writer or the driver is gone for good: the process is to end, and to be started again
 //! ```
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_storage::StorageError;
-use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
 
 use crate::database::Database;
+use crate::database::periodic::Periodic;
 
 /// How often it is looked.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -43,8 +42,7 @@ pub(super) struct Health {
     condition: watch::Sender<Condition>,
     /// The probe that is on its way, and since when. Whoever looks holds it.
     probe: tokio::sync::Mutex<Option<Probe>>,
-    task: Mutex<Option<JoinHandle<()>>>,
-    stop: Arc<Notify>,
+    looks: Periodic,
 }
 
 impl Database {
@@ -67,33 +65,12 @@ impl Database {
 
     /// Looks from time to time, until the database is closed.
     pub(super) fn start_health(self: &Arc<Self>) {
-        let db: Weak<Database> = Arc::downgrade(self);
-        let stop = Arc::clone(&self.health.stop);
-        let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(INTERVAL);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                tokio::select! {
-                    _ = ticks.tick() => {}
-                    () = stop.notified() => return,
-                }
-                match db.upgrade() {
-                    Some(db) => db.look(Instant::now(), INTERVAL / 2).await,
-                    None => return,
-                }
-            }
-        });
-        *self.health.task.lock() = Some(task);
+        let looks = async |db: Arc<Database>| db.look(Instant::now(), INTERVAL / 2).await;
+        self.health.looks.start(self, INTERVAL, looks);
     }
 
     pub(super) async fn stop_health(&self) {
-        let task = self.health.task.lock().take();
-        self.health.stop.notify_one();
-        if let Some(task) = task
-            && let Err(error) = task.await
-        {
-            tracing::error!(%error, "whether the server is well was not known");
-        }
+        self.health.looks.stop("looking whether the server is well").await;
     }
 
     /// Looks once; a probe is waited for so long.

@@ -8,7 +8,7 @@
 mod believed;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_catalog::{CatalogSnapshot, Object};
@@ -17,9 +17,6 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::checkpoint::Manifest;
 use millrace_storage::{CatalogChange, ChangeBatch, LogNote, LogOwner, ObjectId, ObjectKind, StorageError};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
 
 use crate::database::Database;
 use crate::database::maintenance::believed::BelievedTime;
@@ -130,51 +127,22 @@ impl LogOwner for Owner<'_> {
     }
 }
 
-/// The task that does it.
-#[derive(Default)]
-pub(super) struct Maintenance {
-    task: Mutex<Option<JoinHandle<()>>>,
-    stop: Arc<Notify>,
-}
-
 impl Database {
     /// Looks after the database until it is closed.
     pub(super) fn start_maintenance(self: &Arc<Self>) {
-        let db: Weak<Database> = Arc::downgrade(self);
-        let stop = Arc::clone(&self.maintenance.stop);
         let manifests = self.store.checkpoints().manifests();
         let before = manifests.iter().map(|manifest| manifest.written_at_ms).max();
         let mut time = BelievedTime::new(before);
-        let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(INTERVAL);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                tokio::select! {
-                    _ = ticks.tick() => {}
-                    () = stop.notified() => return,
-                }
-                match db.upgrade() {
-                    Some(db) => {
-                        let now_ms = crate::clock::now_ms();
-                        let believed_ms = time.at(now_ms, Instant::now());
-                        db.maintain(now_ms, believed_ms).await;
-                    }
-                    None => return,
-                }
-            }
+        self.maintenance.start(self, INTERVAL, move |db| {
+            let now_ms = crate::clock::now_ms();
+            let believed_ms = time.at(now_ms, Instant::now());
+            async move { db.maintain(now_ms, believed_ms).await }
         });
-        *self.maintenance.task.lock() = Some(task);
     }
 
     /// Waits for what is being done, and does no more.
     pub async fn stop_maintenance(&self) {
-        let task = self.maintenance.task.lock().take();
-        self.maintenance.stop.notify_one();
-        if let Some(task) = task
-            && let Err(error) = task.await
-        {
-            tracing::error!(%error, "maintenance of the logs ended early");
-        }
+        self.maintenance.stop("maintenance of the logs").await;
     }
 
     /// Does what is due at this time by the clock, in milliseconds since 1970-01-01 UTC, of which retention believes no more than

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_catalog::sink::SinkDef;
+use millrace_catalog::sink::{SinkDef, Target};
 use millrace_catalog::{Definition, Object};
 use millrace_connectors::source::ConnectorError;
 use millrace_connectors::writers;
@@ -104,12 +104,18 @@ struct OutboxFact {
 }
 
 impl Committed {
-    /// As others see it.
-    fn status(&self) -> SinkStatus {
+    /// As others see it, of a sink to this target.
+    fn status(&self, target: &Target) -> SinkStatus {
         SinkStatus {
             files: self.next,
             rows: self.rows,
             bytes: self.bytes,
+            waiting_rows: match target {
+                Target::Files(_) => 0,
+                Target::Kafka(_) | Target::Postgres(_) => {
+                    self.rows.saturating_sub(self.outbox.delivered_rows)
+                }
+            },
             committed_at_ms: (self.next > 0).then_some(self.at_ms),
             ..SinkStatus::default()
         }
@@ -346,7 +352,7 @@ impl Database {
         if let Ok((committed, true)) = self.stored_of_sink(object.id) {
             let status = SinkStatus {
                 is_paused: true,
-                ..committed.status()
+                ..committed.status(&def.target)
             };
             let paused = Running {
                 status: watch::channel(status).1,

@@ -3,18 +3,29 @@
 use std::sync::Arc;
 
 use arrow::array::{StringArray, TimestampMicrosecondArray};
+use millrace_catalog::scope::Acting;
 use millrace_database::Database;
+use millrace_database::database::subscriptions::SubscriptionInfo;
 
 use super::{Columns, numbers, optional_numbers};
+use crate::pg_catalog::activity::{HIDDEN, may_see};
 
-pub(super) fn columns(database: &Database) -> Columns {
+pub(super) fn columns(database: &Database, viewer: Acting) -> Columns {
+    let sessions = database.sessions();
+    let is_shown = |info: &SubscriptionInfo| {
+        let session = sessions.iter().find(|session| session.id() == info.session);
+        !viewer.is_checked || session.is_some_and(|session| may_see(database, session.as_ref(), viewer))
+    };
     let catalog = database.catalog();
     let all = database.subscriptions().list();
     let relations = all.iter().map(|info| {
         let object = catalog.object(info.relation);
         object.map(|object| object.display_name())
     });
-    let queries = all.iter().map(|info| info.query.as_deref());
+    let queries = all.iter().map(|info| match &info.query {
+        Some(_) if !is_shown(info) => Some(HIDDEN),
+        query => query.as_deref(),
+    });
     let began = all.iter().map(|info| info.began_at_ms.saturating_mul(1_000));
     vec![
         ("id", numbers(all.iter().map(|info| info.id))),

@@ -493,14 +493,10 @@ impl Writing {
     }
 
     fn tell(&self) {
-        let committed = self.committed;
-        let is_remote = self.shipping.is_some();
+        let now = self.committed.status(&self.def.target);
         self.status.send_modify(|status| {
-            let now = committed.status();
-            if is_remote {
-                status.waiting_rows = committed.rows.saturating_sub(committed.outbox.delivered_rows);
-            }
             (status.files, status.rows, status.bytes) = (now.files, now.rows, now.bytes);
+            status.waiting_rows = now.waiting_rows;
             status.committed_at_ms = now.committed_at_ms;
         });
     }
