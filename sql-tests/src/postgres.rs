@@ -81,27 +81,40 @@ impl Postgres {
         Ok(Some(server))
     }
 
-    /// Has it take TLS connections alone, with a certificate for `localhost` that a new authority has signed; the authority's certificate.
+    /// Has it take TLS connections alone, with a certificate for `localhost` that a new authority has signed, or that it has signed itself;
+    /// the certificate that is to be trusted.
     ///
     /// # Errors
     /// It does not.
-    pub async fn require_tls(&self) -> Result<PathBuf, Failure> {
+    pub fn require_tls(&self, is_self_signed: bool) -> Result<PathBuf, Failure> {
         let authority_key = KeyPair::generate()?;
-        let mut authority = CertificateParams::new(vec![])?;
+        // As openssl makes them: one that has signed itself may sign others.
+        let mut authority = CertificateParams::new(vec!["localhost".to_owned()])?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority_certificate = authority.self_signed(&authority_key)?;
-        let issuer = Issuer::new(authority, authority_key);
-        let key = KeyPair::generate()?;
-        let certificate = CertificateParams::new(vec!["localhost".to_owned()])?.signed_by(&key, &issuer)?;
-        let roots = self.data.with_extension("roots.pem");
-        std::fs::write(&roots, authority_certificate.pem())?;
+        let trusted = authority.self_signed(&authority_key)?;
+        let roots = self
+            .data
+            .with_extension(format!("{}.pem", if is_self_signed { "self" } else { "roots" }));
+        std::fs::write(&roots, trusted.pem())?;
+        let (certificate, key) = match is_self_signed {
+            true => (trusted, authority_key),
+            false => {
+                let issuer = Issuer::new(authority, authority_key);
+                let key = KeyPair::generate()?;
+                let certificate = CertificateParams::new(vec!["localhost".to_owned()])?;
+                (certificate.signed_by(&key, &issuer)?, key)
+            }
+        };
         self.write("server.crt", &certificate.pem())?;
         self.write("server.key", &key.serialize_pem())?;
         let allowed = "hostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust\n";
-        let client = self.client().await?;
+        // Not by way of a client, who would need TLS himself the second time.
         self.write("pg_hba.conf", allowed)?;
-        client.batch_execute("ALTER SYSTEM SET ssl = on").await?;
-        client.batch_execute("SELECT pg_reload_conf()").await?;
+        self.write("postgresql.auto.conf", "ssl = on\n")?;
+        let child = self.child.as_ref().ok_or("the server does not run")?;
+        Command::new("kill")
+            .args(["-HUP", &child.id().to_string()])
+            .status()?;
         Ok(roots)
     }
 

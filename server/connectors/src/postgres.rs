@@ -374,13 +374,7 @@ async fn client(place: &PostgresPlace) -> Result<Client, ConnectorError> {
         connected.map_err(|error| of_client(place, &error))
     };
     let connecting = tokio::time::timeout(ANSWER, connecting).await;
-    let (client, connection) = connecting.map_err(|_| {
-        ConnectorError::passing(format!(
-            "{} did not answer within {} seconds",
-            at(place),
-            ANSWER.as_secs()
-        ))
-    })??;
+    let (client, connection) = connecting.map_err(|_| silent(place))??;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a connection to PostgreSQL ended");
@@ -408,7 +402,7 @@ pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot,
     let config = replication(def, 0).await?;
     let connecting = tokio::time::timeout(ANSWER, ReplicationClient::connect_gated(config)).await;
     let mut client = connecting
-        .map_err(|_| ConnectorError::passing(format!("{} did not answer in time", at(&def.place))))?
+        .map_err(|_| silent(&def.place))?
         .map_err(|error| of_stream(&def.place, &error))?;
     let (slot, temporary) = match is_temporary {
         true => (
@@ -486,6 +480,15 @@ async fn password(place: &PostgresPlace) -> Result<Option<Vec<u8>>, ConnectorErr
 
 fn at(place: &PostgresPlace) -> String {
     format!("PostgreSQL at {}:{}", place.host, place.port)
+}
+
+/// The server does not say anything.
+fn silent(place: &PostgresPlace) -> ConnectorError {
+    ConnectorError::passing(format!(
+        "{} did not answer within {} seconds",
+        at(place),
+        ANSWER.as_secs()
+    ))
 }
 
 fn message(error: &tokio_postgres::Error) -> String {

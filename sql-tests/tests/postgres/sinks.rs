@@ -278,7 +278,7 @@ pub(crate) async fn tls(server: &Postgres, place: &Path) -> Result<(), Failure> 
          INSERT INTO safe VALUES (1, 'one')",
     )
     .await?;
-    let roots = server.require_tls().await?;
+    let roots = server.require_tls(false)?;
     let ours = start(place).await?;
     let client = connect(ours.pg_addr()).await?;
     let source = |host: &str, more: &str| source("tls", server, more).replace("127.0.0.1", host);
@@ -286,15 +286,7 @@ pub(crate) async fn tls(server: &Postgres, place: &Path) -> Result<(), Failure> 
         ", ssl.mode = 'verify-full', ssl.root.cert = '{}'",
         roots.display()
     );
-    // The server takes the new settings in its own time.
-    let mut tried = 0;
-    while run(&client, &source("localhost", &verified)).await.is_err() {
-        tried += 1;
-        if tried > 100 {
-            run(&client, &source("localhost", &verified)).await?;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    soon(&client, &source("localhost", &verified)).await?;
     run(
         &client,
         "CREATE TABLE safe (id INT PRIMARY KEY, v TEXT) FROM tls TABLE 'safe'",
@@ -351,6 +343,29 @@ pub(crate) async fn tls(server: &Postgres, place: &Path) -> Result<(), Failure> 
         there.batch_execute("TRUNCATE copied").await?;
         run(&client, "DROP SINK copied").await?;
     }
+    // A server that has signed its certificate itself.
+    let itself = server.require_tls(true)?;
+    let trusted = format!(
+        ", ssl.mode = 'verify-full', ssl.root.cert = '{}'",
+        itself.display()
+    );
+    soon(&client, &sink("localhost", &trusted)).await?;
+    until(&there, "SELECT id, v FROM copied ORDER BY id", "1 one, 2 two").await?;
+    run(&client, "DROP SINK copied").await?;
+    refused(&client, &sink("localhost", &verified), "TLS").await?;
+    refused(&client, &sink("127.0.0.1", &trusted), "not valid for name").await?;
+    run(&client, "DROP STREAM tls CASCADE").await?;
     ours.shutdown().await;
     Ok(())
+}
+
+/// Runs a statement once the server there has taken its new settings, which it does in its own time.
+async fn soon(client: &Client, sql: &str) -> Result<(), Failure> {
+    for _ in 0..200 {
+        if run(client, sql).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    run(client, sql).await
 }

@@ -8,7 +8,7 @@ use millrace_catalog::connector::postgres::PostgresDef;
 use pgwire_replication::{Lsn, PgWireError, ReplicationClient, ReplicationEvent};
 
 use super::pgoutput::{self, Message, TableInfo};
-use super::{ANSWER, at, of_stream, replication};
+use super::{ANSWER, at, of_stream, replication, silent};
 use crate::source::ConnectorError;
 
 /// What comes out of the slot.
@@ -49,7 +49,7 @@ impl Follower {
         };
         let started = tokio::time::timeout(ANSWER, starting).await;
         let client = started
-            .map_err(|_| ConnectorError::passing(format!("{} did not answer in time", at(&def.place))))?
+            .map_err(|_| silent(&def.place))?
             .map_err(|error| of_stream(&def.place, &error))?;
         Ok(Follower {
             client,

@@ -14,14 +14,16 @@ use tokio::net::{TcpStream, UnixListener};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::client::verify_server_name;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-use super::{ANSWER, at};
+use super::{ANSWER, at, silent};
 use crate::source::ConnectorError;
 
 /// Asks for TLS: the length of the message, and a number that is no version.
@@ -43,8 +45,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
 /// Connects, with TLS as it is wanted.
 ///
 /// # Errors
-/// The server does not answer, has no TLS, or is not trusted.
+/// The server does not answer in time, has no TLS, or is not trusted.
 pub(super) async fn connect(place: &PostgresPlace) -> Result<Connected, ConnectorError> {
+    let connected = tokio::time::timeout(ANSWER, connect_in_time(place)).await;
+    connected.unwrap_or_else(|_| Err(silent(place)))
+}
+
+async fn connect_in_time(place: &PostgresPlace) -> Result<Connected, ConnectorError> {
     let failed = |why: String| ConnectorError::passing(format!("{}: {why}", at(place)));
     let io = |error: std::io::Error| failed(error.to_string());
     let mut stream = TcpStream::connect((place.host.as_str(), place.port))
@@ -83,14 +90,7 @@ pub(super) async fn tunnel(place: &PostgresPlace) -> Result<Option<PathBuf>, Con
     if place.tls == TlsMode::Disable {
         return Ok(None);
     }
-    let connecting = tokio::time::timeout(ANSWER, connect(place)).await;
-    let connected = connecting.map_err(|_| {
-        ConnectorError::passing(format!(
-            "{} did not answer within {} seconds",
-            at(place),
-            ANSWER.as_secs()
-        ))
-    })??;
+    let connected = connect(place).await?;
     if !connected.is_protected {
         return Ok(None);
     }
@@ -120,17 +120,18 @@ async fn config(place: &PostgresPlace) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    let verifier = match place.tls {
-        TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => None,
-        TlsMode::VerifyCa | TlsMode::VerifyFull => {
-            let roots = Arc::new(roots(place.tls_roots.clone()).await?);
-            let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
-            Some(verifier.map_err(|error| error.to_string())?)
-        }
-    };
+    let (mut authority, mut trusted) = (None, vec![]);
+    if matches!(place.tls, TlsMode::VerifyCa | TlsMode::VerifyFull) {
+        let roots;
+        (roots, trusted) = whom_to_trust(place.tls_roots.clone()).await?;
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+        authority = Some(verifier.map_err(|error| error.to_string())?);
+    }
     let verifier = Verifier {
         provider,
-        authority: verifier,
+        authority,
+        trusted,
         checks_name: place.tls == TlsMode::VerifyFull,
     };
     let builder = builder
@@ -139,23 +140,27 @@ async fn config(place: &PostgresPlace) -> Result<ClientConfig, String> {
     Ok(builder.with_no_client_auth())
 }
 
-async fn roots(path: Option<PathBuf>) -> Result<RootCertStore, String> {
+/// The authorities, and their certificates as they are in the file.
+async fn whom_to_trust(
+    path: Option<PathBuf>,
+) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), String> {
     let Some(path) = path else {
-        return Ok(RootCertStore {
-            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-        });
+        let roots = webpki_roots::TLS_SERVER_ROOTS.to_vec();
+        return Ok((RootCertStore { roots }, vec![]));
     };
     let shown = path.display().to_string();
     // Whatever the file is, nobody else waits for it.
-    let read = move || -> Result<RootCertStore, String> {
-        let mut roots = RootCertStore::empty();
+    let read = move || -> Result<_, String> {
+        let (mut roots, mut trusted) = (RootCertStore::empty(), vec![]);
         for certificate in CertificateDer::pem_file_iter(&path).map_err(|error| error.to_string())? {
             let certificate = certificate.map_err(|error| error.to_string())?;
-            roots.add(certificate).map_err(|error| error.to_string())?;
+            let added = roots.add(certificate.clone());
+            added.map_err(|error| error.to_string())?;
+            trusted.push(certificate);
         }
         match roots.is_empty() {
             true => Err("it has no certificate".to_owned()),
-            false => Ok(roots),
+            false => Ok((roots, trusted)),
         }
     };
     let read = tokio::task::spawn_blocking(read)
@@ -170,6 +175,8 @@ struct Verifier {
     provider: Arc<CryptoProvider>,
     /// None: whoever it is.
     authority: Option<Arc<WebPkiServerVerifier>>,
+    /// A server that shows one of these has signed its certificate itself, and is trusted as much as an authority.
+    trusted: Vec<CertificateDer<'static>>,
     checks_name: bool,
 }
 
@@ -185,6 +192,12 @@ impl ServerCertVerifier for Verifier {
         let Some(authority) = &self.authority else {
             return Ok(ServerCertVerified::assertion());
         };
+        if self.trusted.contains(certificate) {
+            if self.checks_name {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+            }
+            return Ok(ServerCertVerified::assertion());
+        }
         match authority.verify_server_cert(certificate, between, name, ocsp, now) {
             // The name is looked at last.
             Err(Error::InvalidCertificate(
