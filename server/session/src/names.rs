@@ -67,6 +67,49 @@ pub fn resolve(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult
         .ok_or_else(|| reader.undefined(schema, table))
 }
 
+/// The schema of this name.
+///
+/// # Errors
+/// There is none.
+pub fn schema(scope: &Scope, name: &str) -> SqlResult<Arc<Object>> {
+    let found = scope.catalog.schema(&scope.database, name).cloned();
+    found.ok_or_else(|| {
+        SqlError::new(
+            SqlState::InvalidSchemaName,
+            format!("schema \"{name}\" does not exist"),
+        )
+    })
+}
+
+/// The database of this name.
+///
+/// # Errors
+/// There is none.
+pub fn database(scope: &Scope, name: &str) -> SqlResult<Arc<Object>> {
+    scope.catalog.database(name).cloned().ok_or_else(|| {
+        SqlError::new(
+            SqlState::InvalidCatalogName,
+            format!("database \"{name}\" does not exist"),
+        )
+    })
+}
+
+/// The function that a name names.
+///
+/// # Errors
+/// There is none.
+pub fn function(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Arc<Object>> {
+    let reference = parts(name)?;
+    let reader = session.database().reader(scope);
+    let (schema, function) = reader.parts(&reference)?;
+    reader.function_object(schema, function).cloned().ok_or_else(|| {
+        SqlError::new(
+            SqlState::UndefinedFunction,
+            format!("function \"{name}\" does not exist"),
+        )
+    })
+}
+
 /// The schema and the name of an object that is to be made.
 ///
 /// # Errors

@@ -81,30 +81,8 @@ fn target(
         CommentObject::View => &[ObjectKind::View],
         CommentObject::MaterializedView => &[ObjectKind::MaterializedView],
         CommentObject::Index => &[ObjectKind::Index],
-        CommentObject::Schema => {
-            let name = names::last(name);
-            let schema = scope
-                .catalog
-                .schema(&scope.database, &name)
-                .cloned()
-                .ok_or_else(|| {
-                    SqlError::new(
-                        SqlState::InvalidSchemaName,
-                        format!("schema \"{name}\" does not exist"),
-                    )
-                })?;
-            return Ok((schema, None));
-        }
-        CommentObject::Database => {
-            let name = names::last(name);
-            let database = scope.catalog.database(&name).cloned().ok_or_else(|| {
-                SqlError::new(
-                    SqlState::InvalidCatalogName,
-                    format!("database \"{name}\" does not exist"),
-                )
-            })?;
-            return Ok((database, None));
-        }
+        CommentObject::Schema => return Ok((names::schema(scope, &names::last(name))?, None)),
+        CommentObject::Database => return Ok((names::database(scope, &names::last(name))?, None)),
         other => {
             return Err(SqlError::unsupported(format!(
                 "COMMENT ON {other} is not supported"

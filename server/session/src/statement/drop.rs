@@ -287,51 +287,24 @@ fn target(
     wanted: &[ObjectKind],
 ) -> SqlResult<Arc<Object>> {
     match kind {
-        Kind::Schema => {
-            let name = names::last(name);
-            scope
-                .catalog
-                .schema(&scope.database, &name)
-                .cloned()
-                .ok_or_else(|| {
-                    SqlError::new(
-                        SqlState::InvalidSchemaName,
-                        format!("schema \"{name}\" does not exist"),
-                    )
-                })
-        }
+        Kind::Schema => names::schema(scope, &names::last(name)),
         Kind::Database => {
-            let name = names::last(name);
-            if name == scope.database {
+            let last = names::last(name);
+            if last == scope.database {
                 return Err(SqlError::new(
                     SqlState::ObjectInUse,
                     "cannot drop the currently open database",
                 ));
             }
-            if name == DEFAULT_DATABASE {
+            if last == DEFAULT_DATABASE {
                 return Err(SqlError::new(
                     SqlState::InsufficientPrivilege,
-                    format!("cannot drop database \"{name}\""),
+                    format!("cannot drop database \"{last}\""),
                 ));
             }
-            scope.catalog.database(&name).cloned().ok_or_else(|| {
-                SqlError::new(
-                    SqlState::InvalidCatalogName,
-                    format!("database \"{name}\" does not exist"),
-                )
-            })
+            names::database(scope, &last)
         }
-        Kind::Function => {
-            let reference = names::parts(name)?;
-            let reader = session.database().reader(scope);
-            let (schema, function) = reader.parts(&reference)?;
-            reader.function_object(schema, function).cloned().ok_or_else(|| {
-                SqlError::new(
-                    SqlState::UndefinedFunction,
-                    format!("function \"{name}\" does not exist"),
-                )
-            })
-        }
+        Kind::Function => names::function(session, scope, name),
         _ => {
             let object = names::resolve(session, scope, name).map_err(|mut error| {
                 if error.code == SqlState::UndefinedTable && !matches!(kind, Kind::Stream) {

@@ -203,16 +203,6 @@ fn grantor(
     Ok((holder.unwrap_or(role), may))
 }
 
-fn schema(scope: &Scope, name: &str) -> SqlResult<Arc<Object>> {
-    let found = scope.catalog.schema(&scope.database, name).cloned();
-    found.ok_or_else(|| {
-        SqlError::new(
-            SqlState::InvalidSchemaName,
-            format!("schema \"{name}\" does not exist"),
-        )
-    })
-}
-
 fn targets(session: &Session, scope: &Scope, target: &GrantTarget) -> SqlResult<Vec<Arc<Object>>> {
     match target {
         GrantTarget::Named(kind, given) => given
@@ -223,7 +213,7 @@ fn targets(session: &Session, scope: &Scope, target: &GrantTarget) -> SqlResult<
             let mut all = vec![];
             for name in schemas {
                 let name = millrace_parser::fold(name);
-                schema(scope, &name)?;
+                names::schema(scope, &name)?;
                 let inside = scope
                     .catalog
                     .relations(&scope.database)
@@ -247,27 +237,9 @@ pub(super) fn object(
 ) -> SqlResult<Arc<Object>> {
     let found = match kind {
         GrantKind::Table | GrantKind::Sequence => names::resolve(session, scope, name)?,
-        GrantKind::Schema => schema(scope, &names::last(name))?,
-        GrantKind::Database => {
-            let name = names::last(name);
-            scope.catalog.database(&name).cloned().ok_or_else(|| {
-                SqlError::new(
-                    SqlState::InvalidCatalogName,
-                    format!("database \"{name}\" does not exist"),
-                )
-            })?
-        }
-        GrantKind::Function => {
-            let reference = names::parts(name)?;
-            let reader = session.database().reader(scope);
-            let (schema, function) = reader.parts(&reference)?;
-            reader.function_object(schema, function).cloned().ok_or_else(|| {
-                SqlError::new(
-                    SqlState::UndefinedFunction,
-                    format!("function \"{name}\" does not exist"),
-                )
-            })?
-        }
+        GrantKind::Schema => names::schema(scope, &names::last(name))?,
+        GrantKind::Database => names::database(scope, &names::last(name))?,
+        GrantKind::Function => names::function(session, scope, name)?,
     };
     if kind == GrantKind::Sequence && Class::of(found.kind) != Some(Class::Sequence) {
         return Err(SqlError::new(
@@ -296,7 +268,7 @@ pub async fn defaults(session: &Arc<Session>, alter: &AlterDefaultPrivileges) ->
         [] => vec![None],
         names => names
             .iter()
-            .map(|name| schema(&scope, &millrace_parser::fold(name)).map(|schema| Some(schema.id)))
+            .map(|name| names::schema(&scope, &millrace_parser::fold(name)).map(|schema| Some(schema.id)))
             .collect::<SqlResult<_>>()?,
     };
     let makers = match alter.roles.as_slice() {
