@@ -96,10 +96,15 @@ pub(crate) async fn sinks(server: &Postgres, place: &Path) -> Result<(), Failure
     )
     .await?;
     // All that is known lasts.
+    run(&client, "PAUSE SINK totals_there").await?;
+    let paused = "SELECT state, rows > 0, lag_rows FROM mr_catalog.sinks WHERE name = 'totals_there'";
+    assert_eq!(line(&client, paused).await?, "paused t 0");
     drop(client);
     ours.shutdown().await;
     let ours = start(place).await?;
     let client = connect(ours.pg_addr()).await?;
+    assert_eq!(line(&client, paused).await?, "paused t 0");
+    run(&client, "RESUME SINK totals_there").await?;
     run(&client, "INSERT INTO log VALUES (3, 'after')").await?;
     run(&client, "DELETE FROM orders WHERE who <> 'p3'").await?;
     until(&there, "SELECT count(*) FROM \"Log\" WHERE what = 'after'", "1").await?;

@@ -108,8 +108,38 @@ impl Writing {
     /// Writes until it is stopped.
     pub async fn run(mut self, name: String) {
         self.keep_writing(&name).await;
-        if let Some(shipping) = self.shipping {
+        if let Some(shipping) = self.shipping.take() {
+            let is_delivered = shipping.has(self.committed.next);
             shipping.stop().await;
+            if is_delivered {
+                self.note_delivered().await;
+            }
+        }
+    }
+
+    /// Writes down that the target has all steps, which else the next step says: for whoever asks while it is paused.
+    async fn note_delivered(&mut self) {
+        let committed = &mut self.committed;
+        let before = committed.outbox;
+        committed.outbox.delivered = committed.next;
+        committed.outbox.delivered_rows = committed.rows;
+        let (id, committed) = (self.id, self.committed);
+        let Some(db) = self.db.upgrade() else { return };
+        // Nothing is left of one that was dropped.
+        if committed.outbox == before || db.catalog().object(id).is_none() {
+            return;
+        }
+        let write = move || {
+            let value =
+                serde_json::to_vec(&committed).map_err(|error| SqlError::internal(error.to_string()))?;
+            Ok(db.store().catalog().put_fact(&fact(id), &value)?)
+        };
+        if let Err(Leave::Failed(error)) = self.on_disk(write).await {
+            tracing::debug!(
+                sink = id.0,
+                error = error.message,
+                "what a sink delivered is not written down"
+            );
         }
     }
 
