@@ -239,7 +239,7 @@ impl Drop for Broker {
     }
 }
 
-fn free_ports<const N: usize>() -> Result<[u16; N], Failure> {
+pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N], Failure> {
     let listeners = (0..N)
         .map(|_| TcpListener::bind("127.0.0.1:0"))
         .collect::<Result<Vec<_>, _>>()?;

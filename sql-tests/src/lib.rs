@@ -15,6 +15,8 @@ pub mod kafka;
 pub mod oracle;
 pub mod outside;
 pub mod postgres;
+pub mod registry;
+pub mod s3;
 pub mod soak;
 pub mod tpch;
 

@@ -63,6 +63,8 @@ pub struct CreateStream {
     pub or_replace: bool,
     /// `IF NOT EXISTS`.
     pub if_not_exists: bool,
+    /// `*`: the columns that the records have, before the others.
+    pub all_columns: bool,
     /// The columns, without constraints that are not per column.
     pub columns: Vec<ColumnDefinition>,
     /// The columns of `PRIMARY KEY`, empty without one.
@@ -103,6 +105,8 @@ pub struct CreateTable {
     pub on_commit: Option<OnCommit>,
     /// `IF NOT EXISTS`.
     pub if_not_exists: bool,
+    /// `*`: the columns that the records have, before the others.
+    pub all_columns: bool,
     /// The columns. With `AS SELECT` empty, or names alone (see `column_names`).
     pub columns: Vec<ColumnDefinition>,
     /// The names in `CREATE TABLE t (a, b) AS SELECT ..`.

@@ -43,12 +43,17 @@ impl Display for ColumnDefinition {
 
 /// The list in parentheses.
 fn elements(
+    all_columns: bool,
     columns: &[ColumnDefinition],
     primary_key: &[Ident],
     constraints: &[TableConstraint],
     watermark: Option<&Watermark>,
 ) -> String {
-    let mut elements: Vec<String> = columns.iter().map(ToString::to_string).collect();
+    let star = all_columns.then(|| "*".to_owned());
+    let mut elements: Vec<String> = star
+        .into_iter()
+        .chain(columns.iter().map(ToString::to_string))
+        .collect();
     if let Some(watermark) = watermark {
         elements.push(format!(
             "WATERMARK FOR {} AS {}",
@@ -77,6 +82,7 @@ impl Display for CreateStream {
         let replace = when(self.or_replace, "OR REPLACE ");
         let exists = when(self.if_not_exists, "IF NOT EXISTS ");
         let elements = elements(
+            self.all_columns,
             &self.columns,
             &self.primary_key,
             &self.constraints,
@@ -104,8 +110,9 @@ impl Display for CreateTable {
         write!(f, "CREATE {replace}{temporary}TABLE {exists}{}", self.name)?;
         if !self.column_names.is_empty() {
             write!(f, " ({})", joined(&self.column_names))?;
-        } else if self.as_query.is_none() || !self.columns.is_empty() {
+        } else if self.as_query.is_none() || !self.columns.is_empty() || self.all_columns {
             let list = elements(
+                self.all_columns,
                 &self.columns,
                 &self.primary_key,
                 &self.constraints,

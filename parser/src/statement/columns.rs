@@ -17,6 +17,8 @@ use crate::reader::{Parse, Reader};
 /// What the list says.
 #[derive(Debug, Default)]
 pub(super) struct TableElements {
+    /// `*`.
+    pub(super) all_columns: bool,
     pub(super) columns: Vec<ColumnDefinition>,
     pub(super) primary_key: Vec<Ident>,
     pub(super) constraints: Vec<TableConstraint>,
@@ -57,6 +59,13 @@ fn include(reader: &mut Reader<'_>) -> Parse<Vec<Include>> {
 
 fn element(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<()> {
     let at = reader.here();
+    if reader.take_token(&Token::Mul) {
+        if elements.all_columns || !elements.columns.is_empty() {
+            return Err(Failure::invalid("* stands once, before all columns", at));
+        }
+        elements.all_columns = true;
+        return Ok(());
+    }
     if reader.take(&["WATERMARK", "FOR"]) {
         if elements.watermark.is_some() {
             return Err(Failure::invalid("more than one watermark is defined", at));
@@ -314,7 +323,8 @@ fn finish(elements: &mut TableElements, include: &[Include]) -> Parse<()> {
                 column.primary_key = true;
                 column.not_null = true;
             }
-            None if is_included(key) => {}
+            // What * stands for is not known yet.
+            None if is_included(key) || elements.all_columns => {}
             None => {
                 let message = format!("column \"{}\" named in key does not exist", fold(key));
                 return Err(Failure::invalid(message, key.span.start));
@@ -322,6 +332,7 @@ fn finish(elements: &mut TableElements, include: &[Include]) -> Parse<()> {
         }
     }
     if let Some(watermark) = &elements.watermark
+        && !elements.all_columns
         && !is_included(&watermark.column)
         && !elements
             .columns

@@ -32,6 +32,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         name,
         or_replace: prefix.or_replace,
         if_not_exists,
+        all_columns: elements.all_columns,
         columns: elements.columns,
         primary_key: elements.primary_key,
         constraints: elements.constraints,

@@ -42,7 +42,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
     refuse_clauses(reader)?;
     let mut as_query = None;
     let mut with_no_data = false;
-    if reader.at(&["AS"]) && !elements.columns.is_empty() {
+    if reader.at(&["AS"]) && (!elements.columns.is_empty() || elements.all_columns) {
         return Err(reader.unexpected("the end of the statement: with AS a column has a name and no type"));
     }
     if reader.take(&["AS"]) {
@@ -52,7 +52,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
             let _ = reader.take(&["WITH", "DATA"]);
         }
     } else if !column_names.is_empty()
-        || (elements.columns.is_empty() && !options.0.is_empty() && format.is_none())
+        || (elements.columns.is_empty() && !elements.all_columns && !options.0.is_empty() && format.is_none())
     {
         return Err(reader.unexpected("AS and a query"));
     }
@@ -62,6 +62,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         temporary: prefix.temporary,
         on_commit,
         if_not_exists,
+        all_columns: elements.all_columns,
         columns: elements.columns,
         column_names,
         primary_key: elements.primary_key,

@@ -5,9 +5,11 @@
 
 mod datagen;
 pub mod encoding;
+pub mod files;
 pub mod kafka;
 pub mod options;
 pub mod postgres;
+pub mod registry;
 pub mod secret;
 pub mod webhook;
 
@@ -23,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::options::length;
 
 use self::encoding::{ENVELOPE, ENVELOPES, RecordColumns, RecordFormat};
+use self::files::FilesDef;
 use self::kafka::KafkaDef;
 use self::options::Given;
 use self::postgres::Postgres;
@@ -30,7 +33,16 @@ use self::webhook::Webhook;
 use crate::column::ColumnDef;
 
 /// The connectors that there are.
-const CONNECTORS: [&str; 6] = ["kafka", "postgres-cdc", "webhook", "datagen", "nexmark", "ysb"];
+const CONNECTORS: [&str; 8] = [
+    "kafka",
+    "postgres-cdc",
+    "file",
+    "s3",
+    "webhook",
+    "datagen",
+    "nexmark",
+    "ysb",
+];
 /// Rows of one write.
 const WRITE_ROWS: u64 = 8_192;
 /// Writes in a second, if the rate is so low that they are smaller than that.
@@ -94,12 +106,45 @@ impl ConnectorDef {
 
     /// Whether a connector of this name makes the rows itself.
     pub fn makes_rows(name: &str) -> bool {
-        !matches!(name, "webhook" | "kafka" | "postgres-cdc")
+        !matches!(name, "webhook" | "kafka" | "postgres-cdc" | "file" | "s3")
+    }
+
+    /// Whether what a connector of this name reads is in parts that do not wait for each other.
+    pub fn has_partitions(name: &str) -> bool {
+        name == "kafka"
     }
 
     /// Whether it reads what others keep.
     pub fn is_read(&self) -> bool {
-        matches!(self.name(), "kafka" | "postgres-cdc")
+        matches!(self.name(), "kafka" | "postgres-cdc" | "file" | "s3")
+    }
+
+    /// Whether it reads files.
+    pub fn has_files(&self) -> bool {
+        matches!(self.name(), "file" | "s3")
+    }
+
+    /// The files that are read, if it is that.
+    ///
+    /// # Errors
+    /// An option has a value that it cannot have.
+    pub fn files(&self) -> SqlResult<Option<FilesDef>> {
+        if !self.has_files() {
+            return Ok(None);
+        }
+        let mut given = Given::new(self.name(), &self.0);
+        FilesDef::new(self.name(), &mut given).map(Some)
+    }
+
+    /// Whether a record that is no row stops the source.
+    ///
+    /// # Errors
+    /// An option has a value that it cannot have.
+    pub fn stops_on_error(&self) -> SqlResult<bool> {
+        if let Some(kafka) = self.kafka()? {
+            return Ok(kafka.stops_on_error);
+        }
+        Ok(self.files()?.is_some_and(|files| files.stops_on_error))
     }
 
     /// The server that is followed, or the table of one, if it is that.
@@ -142,6 +187,19 @@ impl ConnectorDef {
         KafkaDef::new(&mut given).map(Some)
     }
 
+    /// What the records are that are fetched, whatever columns there are, and of which topic.
+    ///
+    /// # Errors
+    /// An option has a value that it cannot have.
+    pub fn format(&self) -> SqlResult<Option<(RecordFormat, String)>> {
+        if self.name() != "kafka" {
+            return Ok(None);
+        }
+        let mut given = Given::new(self.name(), &self.0);
+        let topic = KafkaDef::new(&mut given)?.place.topic;
+        Ok(Some((RecordFormat::new(&mut given, false)?, topic)))
+    }
+
     /// How the records that are fetched become rows of a relation of these columns, if rows are fetched. `key` has the primary key of a
     /// table, which may be empty; `None`: it is a stream.
     ///
@@ -152,13 +210,15 @@ impl ConnectorDef {
         columns: &[ColumnDef],
         key: Option<&[usize]>,
     ) -> SqlResult<Option<(RecordFormat, RecordColumns)>> {
-        if self.name() != "kafka" {
-            return Ok(None);
-        }
         let mut given = Given::new(self.name(), &self.0);
-        KafkaDef::new(&mut given)?;
-        let format = RecordFormat::new(&mut given)?;
-        let of = RecordColumns::new(&mut given, &format, columns, key)?;
+        let files = self.has_files();
+        match self.name() {
+            "kafka" => drop(KafkaDef::new(&mut given)?),
+            name if files => drop(FilesDef::new(name, &mut given)?),
+            _ => return Ok(None),
+        }
+        let format = RecordFormat::new(&mut given, files)?;
+        let of = RecordColumns::new(&mut given, &format, columns, key, files)?;
         given.finish()?;
         Ok(Some((format, of)))
     }
@@ -169,7 +229,7 @@ impl ConnectorDef {
     /// There is no such format, or it was said before.
     pub fn with_format(mut self, format: Option<&ast::FormatEncode>) -> SqlResult<ConnectorDef> {
         let Some(format) = format else { return Ok(self) };
-        if self.name() != "kafka" {
+        if self.name() != "kafka" && !self.has_files() {
             return Err(SqlError::unsupported(format!(
                 "FORMAT .. ENCODE .. is not supported with connector \"{}\"",
                 self.name()
@@ -184,7 +244,7 @@ impl ConnectorDef {
         }
         let entries = (format.options.0.iter()).map(|option| (name_of(option), option.value.clone()));
         let entries = entries.map(|(name, value)| match name.as_str() {
-            "delimiter" => ("csv.delimiter".to_owned(), value),
+            "delimiter" | "header" => (format!("csv.{name}"), value),
             _ => (name, value),
         });
         let envelope = (format.format != "plain").then(|| (ENVELOPE.to_owned(), format.format.clone()));

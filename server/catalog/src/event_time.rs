@@ -20,6 +20,8 @@ use millrace_sql::CatalogReader;
 use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
+use crate::connector::ConnectorDef;
+
 /// After so much silence a partition is not waited for any more.
 pub const IDLE_TIMEOUT: &str = "watermark.idle_timeout";
 /// How much silence that is where nothing is said.
@@ -112,9 +114,8 @@ impl EventTimeDef {
         let connector = (options.0.iter())
             .find(|option| option.name.value.eq_ignore_ascii_case("connector"))
             .map(|option| option.value.clone());
-        let is_generated =
-            (connector.as_deref()).is_some_and(|name| !matches!(name, "webhook" | "kafka" | "postgres-cdc"));
-        let has_partitions = connector.as_deref() == Some("kafka");
+        let is_generated = connector.as_deref().is_some_and(ConnectorDef::makes_rows);
+        let has_partitions = connector.as_deref().is_some_and(ConnectorDef::has_partitions);
         // The event times of a generator have nothing to do with the clock.
         let mut future_skew_max = (!is_generated).then_some(FUTURE_SKEW);
         let mut late = Late::Dropped;

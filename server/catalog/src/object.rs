@@ -111,6 +111,8 @@ pub struct Relation {
     pub connector: Option<ConnectorDef>,
     /// The stream that keeps what is no row: what a connector brought, or rows on which an expression of a view failed.
     pub errors: Option<ObjectId>,
+    /// The stream that keeps which files were read, if it is filled from files.
+    pub files: Option<ObjectId>,
     /// How its rows are kept, if it is a stream or table.
     pub keeping: Retention,
     /// The query, if it is a materialized view.
@@ -202,6 +204,7 @@ impl Relation {
             event_time: None,
             connector: None,
             errors: None,
+            files: None,
             keeping: Retention::default(),
             query: None,
             growth: Growth::default(),
@@ -259,6 +262,13 @@ impl Relation {
     #[must_use]
     pub fn with_connector(mut self, connector: Option<ConnectorDef>) -> Self {
         self.connector = connector;
+        self
+    }
+
+    /// The relation with a stream for the files that were read.
+    #[must_use]
+    pub fn with_files(mut self, files: Option<ObjectId>) -> Self {
+        self.files = files;
         self
     }
 

@@ -13,6 +13,7 @@ use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
 pub use self::options::SinkOptions;
+use crate::connector::files::BucketPlace;
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::Given;
 use crate::connector::postgres::PostgresTarget;
@@ -73,6 +74,7 @@ pub enum Target {
     Files(FileTarget),
     Kafka(KafkaSink),
     Postgres(PostgresSink),
+    Bucket(BucketSink),
 }
 
 /// Files of the server's machine.
@@ -84,6 +86,28 @@ pub struct FileTarget {
     pub format: FileFormat,
     pub rows_max: u64,
     pub bytes_max: u64,
+}
+
+/// Files of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketSink {
+    /// The options as they were given.
+    pub s3: BTreeMap<String, String>,
+    /// What the files' names begin with, behind that of the place.
+    pub name: String,
+    pub format: FileFormat,
+    pub rows_max: u64,
+    pub bytes_max: u64,
+}
+
+impl BucketSink {
+    /// Where they go.
+    ///
+    /// # Errors
+    /// The options are of another version.
+    pub fn bucket(&self) -> SqlResult<BucketPlace> {
+        BucketPlace::new(&mut Given::new("s3", &self.s3))
+    }
 }
 
 /// A topic of Kafka.
@@ -137,15 +161,25 @@ impl Target {
             Target::Files(_) => "file",
             Target::Kafka(_) => "kafka",
             Target::Postgres(_) => "postgres",
+            Target::Bucket(_) => "s3",
         }
     }
 
     /// The columns of the key of what goes to another system, by position.
     pub fn key(&self) -> Option<&[usize]> {
         match self {
-            Target::Files(_) => None,
+            Target::Files(_) | Target::Bucket(_) => None,
             Target::Kafka(kafka) => kafka.key.as_deref(),
             Target::Postgres(postgres) => postgres.key.as_deref(),
+        }
+    }
+
+    /// The files that have its rows, if those are what it is.
+    pub fn file_format(&self) -> Option<FileFormat> {
+        match self {
+            Target::Files(files) => Some(files.format),
+            Target::Bucket(bucket) => Some(bucket.format),
+            Target::Kafka(_) | Target::Postgres(_) => None,
         }
     }
 
@@ -161,6 +195,10 @@ impl Target {
                 .target()
                 .map(|target| format!("{}.{}", target.schema, target.table))
                 .unwrap_or_default(),
+            Target::Bucket(bucket) => bucket
+                .bucket()
+                .map(|place| format!("s3://{}/{}", place.bucket, place.prefix))
+                .unwrap_or_default(),
         }
     }
 
@@ -168,6 +206,7 @@ impl Target {
     pub fn format(&self) -> &'static str {
         match self {
             Target::Files(files) => files.format.name(),
+            Target::Bucket(bucket) => bucket.format.name(),
             Target::Kafka(_) => FileFormat::Json.name(),
             Target::Postgres(_) => "rows",
         }

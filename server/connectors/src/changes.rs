@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
@@ -19,7 +20,8 @@ use serde_json::value::RawValue;
 use crate::about::{About, Members, broken, document, invalid};
 use crate::debezium;
 use crate::decode::{BadRecord, Given, RecordDecoder, key_rows};
-use crate::source::Record;
+use crate::schema::Schemas;
+use crate::source::{ConnectorError, Record};
 
 /// Rows, and of each the place of its record.
 pub type Placed = (Vec<usize>, RecordBatch);
@@ -47,6 +49,8 @@ pub struct ChangeDecoder {
     /// Whether the bytes of the key are the key.
     has_plain_key: bool,
     values: Vec<FieldRef>,
+    /// Where the schemas are, if bytes cannot be read without.
+    schemas: Option<Arc<Schemas>>,
 }
 
 impl ChangeDecoder {
@@ -66,18 +70,83 @@ impl ChangeDecoder {
             Some(member) => RecordDecoder::new(Encoding::Json, vec![], vec![member.clone()]),
             None => RecordDecoder::new(Encoding::Json, key_fields.clone(), vec![]),
         };
+        let schemas = Schemas::of(&format);
+        // What has a schema becomes JSON.
+        let encoding = match &schemas {
+            Some(_) => Encoding::Json,
+            None => format.encoding,
+        };
         ChangeDecoder {
             envelope: format.envelope,
             has_plain_key: plain_key.is_some(),
-            rows: RecordDecoder::new(format.encoding, values.clone(), members),
+            rows: RecordDecoder::new(encoding, values.clone(), members),
             keys,
             key_fields,
             values,
+            schemas: schemas.map(Arc::new),
         }
+    }
+
+    /// Learns what is needed to read these records.
+    ///
+    /// # Errors
+    /// The registry that has their schemas does not answer, or refuses.
+    pub async fn prepare(&self, records: &[Record]) -> Result<(), ConnectorError> {
+        let Some(schemas) = &self.schemas else {
+            return Ok(());
+        };
+        let keys = records.iter().filter(|_| self.has_key_of_schema());
+        let all = (records.iter().filter_map(|record| record.value.as_ref()))
+            .chain(keys.filter_map(|record| record.key.as_ref()));
+        schemas.prepare(all).await
+    }
+
+    /// Whether keys are encoded as values are.
+    fn has_key_of_schema(&self) -> bool {
+        self.envelope == Envelope::Upsert(KeyFormat::AsValue) && !self.has_plain_key
     }
 
     /// What records change, in the order of their places. `build` makes whole rows of what was given.
     pub fn changes(
+        &self,
+        records: &[Record],
+        build: &dyn Fn(&Given, usize) -> SqlResult<RecordBatch>,
+    ) -> Changes {
+        let Some(schemas) = &self.schemas else {
+            return self.changes_of(records, build);
+        };
+        let (mut readable, mut bad) = (Picked::default(), vec![]);
+        for (at, record) in records.iter().enumerate() {
+            match self.as_documents(schemas, record) {
+                Ok(record) => {
+                    readable.places.push(at);
+                    readable.records.push(record);
+                }
+                Err(error) => bad.push(BadRecord { at, error }),
+            }
+        }
+        let mut changes = self.changes_of(&readable.records, build);
+        changes.are_at(&readable.places);
+        changes.bad.extend(bad);
+        changes.bad.sort_by_key(|bad| bad.at);
+        changes
+    }
+
+    /// A record whose key and value are JSON.
+    fn as_documents(&self, schemas: &Schemas, record: &Record) -> SqlResult<Record> {
+        let document =
+            |bytes: &Option<Bytes>| bytes.as_ref().map(|bytes| schemas.document(bytes)).transpose();
+        Ok(Record {
+            value: document(&record.value)?,
+            key: match self.has_key_of_schema() {
+                true => document(&record.key)?,
+                false => record.key.clone(),
+            },
+            ..record.clone()
+        })
+    }
+
+    fn changes_of(
         &self,
         records: &[Record],
         build: &dyn Fn(&Given, usize) -> SqlResult<RecordBatch>,
@@ -158,13 +227,15 @@ impl ChangeDecoder {
                 text = RawValue::from_string(serde_json::Value::from(key).to_string()).map_err(broken_key)?;
                 Members::from([(name().to_owned(), &*text)])
             }
-            KeyFormat::Json => match serde_json::from_slice::<&RawValue>(key).map_err(broken_key)? {
-                whole if whole.get().starts_with('{') => {
-                    serde_json::from_str(whole.get()).map_err(broken_key)?
+            KeyFormat::AsValue | KeyFormat::Json => {
+                match serde_json::from_slice::<&RawValue>(key).map_err(broken_key)? {
+                    whole if whole.get().starts_with('{') => {
+                        serde_json::from_str(whole.get()).map_err(broken_key)?
+                    }
+                    alone if self.key_fields.len() == 1 => Members::from([(name().to_owned(), alone)]),
+                    _ => return Err(invalid("the key is not a JSON object")),
                 }
-                alone if self.key_fields.len() == 1 => Members::from([(name().to_owned(), alone)]),
-                _ => return Err(invalid("the key is not a JSON object")),
-            },
+            }
         };
         members.retain(|name, _| self.key_fields.iter().any(|field| field.name() == name));
         let Some(value) = &record.value else {
@@ -225,6 +296,22 @@ fn places_of(bad: &[BadRecord]) -> HashSet<usize> {
 }
 
 impl Changes {
+    /// Says where the records are among all of which they were picked.
+    fn are_at(&mut self, places: &[usize]) {
+        for (at, _) in self.puts.iter_mut().chain(&mut self.deletes) {
+            for place in at {
+                *place = places[*place];
+            }
+        }
+        self.kept = std::mem::take(&mut self.kept)
+            .into_iter()
+            .map(|(at, names)| (places[at], names))
+            .collect();
+        for bad in &mut self.bad {
+            bad.at = places[bad.at];
+        }
+    }
+
     /// Takes back what is gone by records of which the rows cannot be: of a record that is about two rows both count, or none.
     pub fn keep_rows_of(&mut self, bad: &[BadRecord]) {
         let bad = places_of(bad);

@@ -8,13 +8,13 @@ use arrow::datatypes::{DataType, FieldRef};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use chrono::{DateTime, NaiveDate, TimeDelta};
-use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types::type_name;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::about::{About, Kept, Members, broken, document, invalid};
+use crate::written;
 
 /// What stands for a value that is kept elsewhere (TOAST) and was not changed.
 const UNCHANGED: &str = "__debezium_unavailable_value";
@@ -92,6 +92,21 @@ impl FieldSchema {
             _ => Written::Plainly,
         }
     }
+}
+
+/// The type of SQL for what has this name in a schema, if its type there does not say that.
+pub(crate) fn sql_type(name: &str) -> Option<&'static str> {
+    Some(match name.strip_prefix("io.debezium.")? {
+        "time.Date" => "date",
+        "time.Time" | "time.MicroTime" | "time.NanoTime" => "time",
+        "time.Timestamp" | "time.MicroTimestamp" | "time.NanoTimestamp" => "timestamp",
+        "time.ZonedTimestamp" => "timestamptz",
+        "time.MicroDuration" => "interval",
+        "data.VariableScaleDecimal" => "numeric",
+        "data.Json" => "jsonb",
+        "data.Uuid" => "uuid",
+        _ => return None,
+    })
 }
 
 /// What an event is about.
@@ -248,7 +263,6 @@ fn in_our_words(text: &str, written: Written, field: &FieldRef) -> SqlResult<Opt
             ))
         })
     };
-    let out_of_range = || SqlError::new(SqlState::DatetimeFieldOverflow, format!("{text} is out of range"));
     let made = match written {
         // JSON is sent as its text.
         Written::Plainly if text.starts_with('"') && matches!(&*type_name(field), "json" | "jsonb") => {
@@ -273,43 +287,17 @@ fn in_our_words(text: &str, written: Written, field: &FieldRef) -> SqlResult<Opt
             }
             return Ok(None);
         }
-        Written::Days => {
-            let days = TimeDelta::try_days(number()?).ok_or_else(out_of_range)?;
-            let date = NaiveDate::default()
-                .checked_add_signed(days)
-                .ok_or_else(out_of_range)?;
-            date.format("%Y-%m-%d").to_string()
-        }
+        Written::Days => written::date(number()?)?,
         Written::Since(parts) => {
-            let number = number()?;
-            let nanos = (number.rem_euclid(parts) * (1_000_000_000 / parts)) as u32;
-            let time = DateTime::from_timestamp(number.div_euclid(parts), nanos).ok_or_else(out_of_range)?;
             // Without a zone: a timestamp has none, and for timestamptz it is UTC.
             let zone = if matches!(field.data_type(), DataType::Timestamp(_, Some(_))) {
                 "Z"
             } else {
                 ""
             };
-            format!("{}{zone}", time.format("%Y-%m-%d %H:%M:%S%.f"))
+            format!("{}{zone}", written::moment(number()?, parts)?)
         }
-        Written::Time(parts) => {
-            let number = number()?;
-            let (seconds, rest) = (number.div_euclid(parts), number.rem_euclid(parts));
-            let micros = match parts {
-                1_000 => rest * 1_000,
-                1_000_000 => rest,
-                _ => rest / 1_000,
-            };
-            if !(0..=86_400).contains(&seconds) {
-                return Err(out_of_range());
-            }
-            format!(
-                "{:02}:{:02}:{:02}.{micros:06}",
-                seconds / 3600,
-                seconds / 60 % 60,
-                seconds % 60
-            )
-        }
+        Written::Time(parts) => written::time_of_day(number()?, parts)?,
         Written::Micros => format!("{} microseconds", number()?),
         Written::Decimal(scale) => {
             let digits: String =
@@ -331,8 +319,7 @@ fn in_our_words(text: &str, written: Written, field: &FieldRef) -> SqlResult<Opt
             let bytes = STANDARD
                 .decode(bytes)
                 .map_err(|_| invalid("bytes are not in base64"))?;
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("\\x{digits}")
+            written::hexadecimal(&bytes)
         }
     };
     Ok(Some(serde_json::Value::from(made).to_string()))
@@ -343,28 +330,7 @@ fn decimal(base64: &str, scale: i64) -> SqlResult<String> {
     let bytes = STANDARD
         .decode(base64)
         .map_err(|_| invalid("a decimal is not in base64"))?;
-    let out_of_range = || SqlError::new(SqlState::NumericValueOutOfRange, "a decimal has too many digits");
-    let fill = if bytes.first().is_some_and(|first| first & 0x80 != 0) {
-        0xff
-    } else {
-        0
-    };
-    let mut whole = [fill; 16];
-    let start = 16_usize.checked_sub(bytes.len()).ok_or_else(out_of_range)?;
-    whole[start..].copy_from_slice(&bytes);
-    let number = i128::from_be_bytes(whole);
-    let (sign, digits) = (
-        if number < 0 { "-" } else { "" },
-        number.unsigned_abs().to_string(),
-    );
-    let scale = usize::try_from(scale).ok().filter(|scale| *scale <= 1_000);
-    let scale = scale.ok_or_else(out_of_range)?;
-    let digits = format!("{digits:0>width$}", width = scale + 1);
-    let (before, behind) = digits.split_at(digits.len() - scale);
-    Ok(match behind {
-        "" => format!("{sign}{before}"),
-        behind => format!("{sign}{before}.{behind}"),
-    })
+    written::decimal(&bytes, scale)
 }
 
 #[cfg(test)]

@@ -138,7 +138,18 @@ impl RecordDecoder {
                 let batch = documents(&self.values, &values)?;
                 batch.columns().to_vec()
             }
-            Encoding::Csv { delimiter } => lines(*delimiter, &self.values, &values)?,
+            Encoding::Csv {
+                delimiter,
+                has_header: true,
+            } => {
+                let ordered = in_order(*delimiter, &self.values, records, &values)?;
+                let ordered: Vec<&[u8]> = ordered.iter().map(Vec::as_slice).collect();
+                lines(*delimiter, &self.values, &ordered)?
+            }
+            Encoding::Csv { delimiter, .. } => lines(*delimiter, &self.values, &values)?,
+            Encoding::Avro(_) | Encoding::Protobuf { .. } | Encoding::Parquet => {
+                return Err(invalid("such records are not read one by one".to_owned()));
+            }
         };
         let rows = arrays.first().map_or(records.len(), |array| array.len());
         if rows != records.len() {
@@ -221,6 +232,68 @@ fn lines(delimiter: u8, fields: &[FieldRef], values: &[&[u8]]) -> SqlResult<Vec<
         .collect()
 }
 
+/// Lines of files whose first line has the names, with the values in the order of the columns; a column that a file does not have is
+/// NULL. The first line stands beside each record.
+fn in_order(
+    delimiter: u8,
+    fields: &[FieldRef],
+    records: &[Record],
+    values: &[&[u8]],
+) -> SqlResult<Vec<Vec<u8>>> {
+    let header = |record: &Record| record.headers.first().and_then(|(_, header)| header.clone());
+    let first = records.first().and_then(header).unwrap_or_default();
+    if records
+        .iter()
+        .any(|record| header(record).as_ref() != Some(&first))
+    {
+        return Err(invalid("the file has no line of names".to_owned()));
+    }
+    let name = |piece: &[u8]| {
+        let text = String::from_utf8_lossy(piece);
+        match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+            Some(quoted) => quoted.replace("\"\"", "\""),
+            None => text.trim().to_owned(),
+        }
+    };
+    // What some programs write before UTF-8.
+    let first = first.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&first);
+    let names: Vec<String> = pieces(delimiter, first).into_iter().map(name).collect();
+    let places = fields
+        .iter()
+        .map(|field| names.iter().position(|name| name == field.name()));
+    let places: Vec<Option<usize>> = places.collect();
+    let ordered = values.iter().map(|value| {
+        let pieces = pieces(delimiter, value);
+        if pieces.len() != names.len() {
+            let (values, names) = (pieces.len(), names.len());
+            return Err(invalid(format!(
+                "the line has {values} values, and the file {names} names"
+            )));
+        }
+        let mut line = Vec::with_capacity(value.len());
+        for (number, place) in places.iter().enumerate() {
+            if number > 0 {
+                line.push(delimiter);
+            }
+            line.extend_from_slice(place.map_or(b"".as_slice(), |place| pieces[place]));
+        }
+        Ok(line)
+    });
+    ordered.collect()
+}
+
+/// A line of CSV, cut at delimiters that are not within quotes.
+fn pieces(delimiter: u8, line: &[u8]) -> Vec<&[u8]> {
+    let mut is_quoted = false;
+    let cut = |byte: &u8| {
+        if *byte == b'"' {
+            is_quoted = !is_quoted;
+        }
+        *byte == delimiter && !is_quoted
+    };
+    line.split(cut).collect()
+}
+
 fn of_bytes<'a>(
     field: &Field,
     values: impl Iterator<Item = Option<&'a [u8]>>,
@@ -270,6 +343,12 @@ fn of_member(field: &Field, member: Member, records: &[Record]) -> SqlResult<(Fi
                 Arc::new(from.as_ref().clone().with_data_type(timestamptz())),
                 array,
             ))
+        }
+        Member::File => {
+            let paths = records.iter().map(|record| record.key.as_deref());
+            typed(Arc::new(StringArray::from_iter(
+                paths.map(|path| path.map(String::from_utf8_lossy)),
+            )))
         }
         Member::Headers => {
             let texts = records.iter().map(|record| headers(&record.headers));
@@ -373,7 +452,10 @@ mod tests {
 
     #[test]
     fn a_line_of_csv_is_a_record() {
-        let csv = Encoding::Csv { delimiter: b';' };
+        let csv = Encoding::Csv {
+            delimiter: b';',
+            has_header: false,
+        };
         let values = [
             Some("1;x"),
             Some("\"2\";\"y\""),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;
 use millrace_postgres::error::{SqlError, SqlState};
@@ -15,11 +16,41 @@ pub struct Position {
     pub of: Option<String>,
     /// Of each split (a partition of a topic) the offset of the next record.
     pub splits: BTreeMap<i32, i64>,
+    /// Of files the one that was read last, and how far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileAt>,
 }
+
+/// A file, and how far it was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileAt {
+    pub path: String,
+    /// What it has in common with no other that has or had the path.
+    pub identity: String,
+    /// The bytes that were read, without compression, or the rows of a file of columns.
+    pub at: u64,
+}
+
+/// A file that was read to its end, as far as there is one yet.
+#[derive(Debug, Clone)]
+pub struct FileRead {
+    pub path: String,
+    pub identity: String,
+    /// The bytes that it had.
+    pub bytes: u64,
+    /// Records that came out of it since it was opened last.
+    pub records: u64,
+    /// Where the rest of it could not be read, and why.
+    pub broken: Option<(u64, ConnectorError)>,
+}
+
+/// The files that were read before.
+pub type FilesRead = Vec<FileRead>;
 
 impl Position {
     /// Adds what was read later.
     pub fn advance(&mut self, later: Position) {
+        self.file = later.file.or(self.file.take());
         self.of = later.of.or(self.of.take());
         self.splits.extend(later.splits);
     }
@@ -29,6 +60,12 @@ impl Position {
         if self.of != other.of {
             return;
         }
+        if let Some(file) = &mut self.file
+            && let Some(other) = &other.file
+            && (&file.path, &file.identity) == (&other.path, &other.identity)
+        {
+            file.at = file.at.max(other.at);
+        }
         for (split, offset) in &other.splits {
             let known = self.splits.entry(*split).or_insert(*offset);
             *known = (*known).max(*offset);
@@ -37,7 +74,7 @@ impl Position {
 
     /// Whether nothing was read yet.
     pub fn is_beginning(&self) -> bool {
-        self.splits.is_empty()
+        self.splits.is_empty() && self.file.is_none()
     }
 }
 
@@ -58,8 +95,30 @@ pub struct Record {
 pub struct Fetched {
     /// Of each split in its order.
     pub records: Vec<Record>,
+    /// Columns that were read together, instead of records.
+    pub columns: Option<Columns>,
     /// Where the splits are after these records: those that moved.
     pub position: Position,
+    /// Files that end with these records.
+    pub files: FilesRead,
+}
+
+/// Rows of a file of columns.
+#[derive(Debug, Clone)]
+pub struct Columns {
+    pub rows: RecordBatch,
+    pub file: String,
+    /// The number of the first one in the file.
+    pub first: u64,
+    /// When the file was written, in milliseconds since 1970-01-01 00:00 UTC.
+    pub timestamp_ms: i64,
+}
+
+impl Fetched {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.columns.is_none() && self.files.is_empty()
+    }
 }
 
 /// How far the reader is behind what there is, as far as it knows.
@@ -116,8 +175,8 @@ pub trait Reader: Send {
     fn position(&self) -> Position;
 
     /// How far it is behind.
-    async fn lag(&self) -> Lag;
+    async fn lag(&mut self) -> Lag;
 
     /// Gives connections back.
-    async fn close(&self);
+    async fn close(&mut self);
 }

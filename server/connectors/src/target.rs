@@ -27,11 +27,28 @@ pub struct Reached {
     pub sum: u32,
 }
 
+/// What a target says of how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It never had anything of this sink.
+    Nothing,
+    /// It keeps count, and is so far.
+    All(Reached),
+    /// Somebody may have taken things away that it had: it is so far at least, if anything is left.
+    AtLeast(Option<Reached>),
+}
+
+impl From<Option<Reached>> for Said {
+    fn from(reached: Option<Reached>) -> Self {
+        reached.map_or(Said::Nothing, Said::All)
+    }
+}
+
 /// Writes what others are to have, step by step.
 #[async_trait]
 pub trait Writer: Send {
-    /// How far the target is; none: it never had anything of this sink.
-    fn reached(&self) -> Option<Reached>;
+    /// How far the target is.
+    fn reached(&self) -> Said;
 
     /// Writes a step, all of it or nothing, with how far the target is then. After an error, or when the call was dropped, it is not known
     /// whether the target has it, and the writer is to be closed.

@@ -2,6 +2,7 @@
 
 use millrace_catalog::sink::{SinkDef, Target};
 
+use crate::files::BucketWriter;
 use crate::kafka::KafkaWriter;
 use crate::postgres::PostgresWriter;
 use crate::source::ConnectorError;
@@ -15,6 +16,7 @@ pub async fn open(sink: &SinkDef, holder: &str) -> Result<Box<dyn Writer>, Conne
     match &sink.target {
         Target::Kafka(kafka) => Ok(Box::new(KafkaWriter::open(kafka, holder).await?)),
         Target::Postgres(postgres) => Ok(Box::new(PostgresWriter::open(sink, postgres, holder).await?)),
+        Target::Bucket(bucket) => Ok(Box::new(BucketWriter::open(bucket).await?)),
         Target::Files(_) => Err(nothing_to_connect()),
     }
 }
@@ -27,6 +29,7 @@ pub async fn check(sink: &SinkDef, holder: &str) -> Result<(), ConnectorError> {
     match &sink.target {
         Target::Kafka(kafka) => KafkaWriter::check(kafka, holder).await,
         Target::Postgres(postgres) => PostgresWriter::check(sink, postgres).await,
+        Target::Bucket(bucket) => BucketWriter::check(bucket).await,
         Target::Files(_) => Err(nothing_to_connect()),
     }
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod kills;
+mod schemas;
 mod sink_kills;
 mod sinks;
 mod tables;
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
         })
         .test("watermarks", async |broker, place| {
             time::watermarks(broker, place).await
+        })
+        .test("schemas", async |broker, place| {
+            schemas::schemas(broker, place).await
         })
         .test("tables", async |broker, place| {
             tables::tables(broker, place).await

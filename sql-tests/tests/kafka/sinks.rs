@@ -310,9 +310,12 @@ pub async fn outbox(broker: &Broker, place: &Path) -> Result<(), Failure> {
         let expected = format!("{{\"id\":{round}}} {{\"id\":{round},\"v\":1,\"pad\":\"\"}}");
         assert_eq!(rows.last(), Some(&expected));
     }
-    // A server that was restored from a backup does not know what was delivered.
+    // A server that was restored from a backup does not know what was delivered since.
     let backup = place.join("backup");
     run(&client, &format!("BACKUP TO '{}'", backup.display())).await?;
+    run(&client, "INSERT INTO s VALUES (-1)").await?;
+    run(&client, "UPDATE t SET v = v + 1 WHERE id = 3").await?;
+    run(&client, "FLUSH").await?;
     drop(client);
     server.shutdown().await;
     let server = start(&backup.join("data")).await?;

@@ -4,6 +4,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::type_name;
 
 use super::options::{Given, invalid};
+use super::registry::RegistryPlace;
 use crate::column::ColumnDef;
 
 /// How records become rows.
@@ -27,7 +28,9 @@ pub enum Envelope {
 /// What the key of a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFormat {
-    /// A JSON object of the columns of the primary key; of a single one also its value.
+    /// Encoded as the value is, with the columns of the primary key; of a single one also its value.
+    AsValue,
+    /// The same as JSON.
     Json,
     /// The text of the one column.
     Text,
@@ -43,9 +46,56 @@ pub enum Encoding {
     /// One JSON object.
     Json,
     /// One line of comma-separated values.
-    Csv { delimiter: u8 },
+    Csv {
+        delimiter: u8,
+        /// Whether the first line of a file has the names.
+        has_header: bool,
+    },
+    /// Files of columns.
+    Parquet,
     /// Bytes that are one column as they are.
     Bytes,
+    /// A record of Avro behind the number of its schema.
+    Avro(RegistryPlace),
+    /// A message of Protobuf behind the number of its schema.
+    Protobuf {
+        registry: RegistryPlace,
+        /// The message's full name; none: what the record says.
+        message: Option<String>,
+    },
+}
+
+impl Encoding {
+    /// The registry that has the schemas of records.
+    pub fn registry(&self) -> Option<&RegistryPlace> {
+        match self {
+            Encoding::Avro(registry) | Encoding::Protobuf { registry, .. } => Some(registry),
+            Encoding::Json | Encoding::Csv { .. } | Encoding::Parquet | Encoding::Bytes => None,
+        }
+    }
+
+    /// As options call it.
+    fn name(&self) -> &'static str {
+        match self {
+            Encoding::Json => "json",
+            Encoding::Csv { .. } => "csv",
+            Encoding::Parquet => "parquet",
+            Encoding::Bytes => "bytes",
+            Encoding::Avro(_) => "avro",
+            Encoding::Protobuf { .. } => "protobuf",
+        }
+    }
+
+    /// Whether values have members with names, so that a column that is added later has its values, too.
+    fn has_names(&self) -> bool {
+        !matches!(
+            self,
+            Encoding::Csv {
+                has_header: false,
+                ..
+            } | Encoding::Bytes
+        )
+    }
 }
 
 /// What stands beside the value of a record.
@@ -56,16 +106,28 @@ pub enum Member {
     Offset,
     Timestamp,
     Headers,
+    /// The path of a file.
+    File,
 }
 
 impl Member {
-    pub const ALL: [(&'static str, Member); 5] = [
+    pub const ALL: [(&'static str, Member); 6] = [
         ("key", Member::Key),
         ("partition", Member::Partition),
         ("offset", Member::Offset),
         ("timestamp", Member::Timestamp),
         ("headers", Member::Headers),
+        ("file", Member::File),
     ];
+
+    /// Whether what the records are in has it: files, or a topic.
+    fn is_of(self, files: bool) -> bool {
+        match self {
+            Member::Offset | Member::Timestamp => true,
+            Member::File => files,
+            Member::Key | Member::Partition | Member::Headers => !files,
+        }
+    }
 
     /// The option that names its column.
     pub fn option(name: &str) -> String {
@@ -80,23 +142,59 @@ impl Member {
             Member::Offset => &["bigint"],
             Member::Timestamp => &["timestamp with time zone"],
             Member::Headers => &["jsonb", "json", "text"],
+            Member::File => &["text"],
         }
     }
 }
 
 impl RecordFormat {
-    /// What the options say.
+    /// What the options say, of records of files or of a topic.
     ///
     /// # Errors
     /// There is no such format, or its options are not for it.
-    pub(super) fn new(given: &mut Given<'_>) -> SqlResult<RecordFormat> {
-        let known = [("json", 0), ("csv", 1), ("bytes", 2)];
-        let which = given.one_of("format", &known)?;
-        let which = which.ok_or_else(|| given.missing("format", "'json', 'csv' or 'bytes'"))?;
+    pub(super) fn new(given: &mut Given<'_>, files: bool) -> SqlResult<RecordFormat> {
+        let of_files = [("json", 0), ("csv", 1), ("parquet", 5)];
+        let of_topics = [
+            ("json", 0),
+            ("csv", 1),
+            ("bytes", 2),
+            ("avro", 3),
+            ("protobuf", 4),
+        ];
+        let which = match files {
+            true => given.one_of("format", &of_files)?,
+            false => given.one_of("format", &of_topics)?,
+        };
+        let which = which.ok_or_else(|| {
+            let all = match files {
+                true => "'json', 'csv' or 'parquet'",
+                false => "'json', 'csv', 'bytes', 'avro' or 'protobuf'",
+            };
+            given.missing("format", all)
+        })?;
         let delimiter = given.text("csv.delimiter");
-        let encoding = match which {
-            0 => Encoding::Json,
-            1 => Encoding::Csv {
+        let header = match files {
+            true => given.one_of("csv.header", &[("true", true), ("false", false)])?,
+            false => None,
+        };
+        let registry = RegistryPlace::given(given, matches!(which, 3 | 4))?;
+        let message = given.text("message");
+        if message.is_some() && which != 4 {
+            return Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                "option \"message\" is for ENCODE PROTOBUF",
+            ));
+        }
+        let encoding = match (which, registry) {
+            (3, Some(registry)) => Encoding::Avro(registry),
+            (4, Some(registry)) => Encoding::Protobuf {
+                registry,
+                message: message.map(str::to_owned),
+            },
+            (0, _) => Encoding::Json,
+            (5, _) => Encoding::Parquet,
+            (1, _) => Encoding::Csv {
+                has_header: header.unwrap_or(false),
                 delimiter: match delimiter.unwrap_or(",").as_bytes() {
                     [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r' | 0) => *byte,
                     _ => {
@@ -111,17 +209,29 @@ impl RecordFormat {
             },
             _ => Encoding::Bytes,
         };
-        if let (Some(_), false) = (delimiter, which == 1) {
+        if (delimiter.is_some() || header.is_some()) && which != 1 {
             return Err(SqlError::new(
                 SqlState::InvalidParameterValue,
-                "option \"csv.delimiter\" is for format 'csv'",
+                "options \"csv.delimiter\" and \"csv.header\" are for format 'csv'",
             ));
         }
         let envelopes = ENVELOPES.map(|name| (name, name));
-        let key_formats = [("json", KeyFormat::Json), ("text", KeyFormat::Text)];
+        let key_formats = [
+            (encoding.name(), KeyFormat::AsValue),
+            ("json", KeyFormat::Json),
+            ("text", KeyFormat::Text),
+        ];
+        if files {
+            let only = given.one_of(ENVELOPE, &[("plain", ())]);
+            only.map_err(|error| error.with_hint("FORMAT UPSERT and DEBEZIUM are for topics of Kafka."))?;
+            return Ok(RecordFormat {
+                envelope: Envelope::Plain,
+                encoding,
+            });
+        }
         let key_format = given.one_of("key.format", &key_formats)?;
         let envelope = match given.one_of(ENVELOPE, &envelopes)?.unwrap_or("plain") {
-            "upsert" => Envelope::Upsert(key_format.unwrap_or(KeyFormat::Json)),
+            "upsert" => Envelope::Upsert(key_format.unwrap_or(KeyFormat::AsValue)),
             "debezium" => Envelope::Debezium,
             _ => Envelope::Plain,
         };
@@ -131,9 +241,9 @@ impl RecordFormat {
                 "option \"key.format\" is for FORMAT UPSERT",
             ));
         }
-        if envelope != Envelope::Plain && encoding != Encoding::Json {
+        if envelope != Envelope::Plain && !encoding.has_names() {
             return Err(SqlError::unsupported(
-                "FORMAT UPSERT and DEBEZIUM are supported with ENCODE JSON alone",
+                "FORMAT UPSERT and DEBEZIUM are supported with ENCODE JSON, AVRO and PROTOBUF",
             ));
         }
         Ok(RecordFormat { envelope, encoding })
@@ -166,14 +276,14 @@ impl RecordColumns {
         format: &RecordFormat,
         columns: &[ColumnDef],
         key: Option<&[usize]>,
+        files: bool,
     ) -> SqlResult<RecordColumns> {
-        // Members of JSON have names, so that a column that was added later has its values, too.
-        let is_given = |column: &ColumnDef| match format.encoding {
-            Encoding::Json => column.generated.is_none() && !column.proctime,
-            Encoding::Csv { .. } | Encoding::Bytes => super::is_given(column),
+        let is_given = |column: &ColumnDef| match format.encoding.has_names() {
+            true => column.generated.is_none() && !column.proctime,
+            false => super::is_given(column),
         };
         let mut members: Vec<(usize, Member)> = vec![];
-        for (name, member) in Member::ALL {
+        for (name, member) in Member::ALL.into_iter().filter(|(_, member)| member.is_of(files)) {
             let option = Member::option(name);
             let Some(column) = given.text(&option) else {
                 continue;

@@ -244,13 +244,7 @@ fn security(given: &mut Given<'_>) -> SqlResult<(Option<Sasl>, Option<Tls>)> {
     let mechanism = given.one_of(MECHANISM, &mechanisms)?;
     let user = given.text(USER);
     if given.text(PASSWORD).is_some() {
-        return Err(SqlError::new(
-            SqlState::InvalidParameterValue,
-            format!("option \"{PASSWORD}\" is not supported: everybody who sees the catalog would see it"),
-        )
-        .with_hint(format!(
-            "Use {PASSWORD}.env for the name of an environment variable of the server, or {PASSWORD}.file for a file."
-        )));
+        return Err(super::secret::in_the_open(PASSWORD));
     }
     let password = Secret::given(given, PASSWORD)?;
     let ca = given.text(CA);

@@ -18,6 +18,17 @@ pub enum Secret {
     File(PathBuf),
 }
 
+/// The error for a secret that is an option itself.
+pub(super) fn in_the_open(option: &str) -> SqlError {
+    SqlError::new(
+        SqlState::InvalidParameterValue,
+        format!("option \"{option}\" is not supported: everybody who sees the catalog would see it"),
+    )
+    .with_hint(format!(
+        "Use {option}.env for the name of an environment variable of the server, or {option}.file for a file."
+    ))
+}
+
 fn is_variable(name: &str) -> bool {
     !name.is_empty()
         && name

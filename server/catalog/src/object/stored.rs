@@ -105,6 +105,8 @@ struct StoredProperties {
     connector: Option<ConnectorDef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     errors: Option<ObjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    files: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Retention::is_default")]
     keeping: Retention,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,6 +152,7 @@ impl Object {
                 stored.event_time = relation.event_time.as_ref().map(EventTimeDef::to_stored);
                 stored.connector.clone_from(&relation.connector);
                 stored.errors = relation.errors;
+                stored.files = relation.files;
                 stored.keeping = relation.keeping;
                 if let Some(query) = &relation.query {
                     store_query(query, &mut stored);
@@ -273,6 +276,7 @@ impl Object {
                 .with_foreign_keys(properties.foreign_keys.clone())
                 .with_connector(properties.connector.clone())
                 .with_errors(properties.errors)
+                .with_files(properties.files)
                 .with_keeping(properties.keeping);
             Ok(Definition::Relation(Box::new(relation)))
         };

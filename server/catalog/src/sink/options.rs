@@ -11,7 +11,8 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::units;
 use millrace_storage::ObjectId;
 
-use super::{FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkType, Target};
+use super::{BucketSink, FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkType, Target};
+use crate::connector::files::BucketPlace;
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::{Given, invalid};
 use crate::connector::postgres::PostgresTarget;
@@ -40,6 +41,12 @@ enum Wanted {
         rows_max: u64,
         bytes_max: u64,
     },
+    Bucket {
+        s3: BTreeMap<String, String>,
+        format: FileFormat,
+        rows_max: u64,
+        bytes_max: u64,
+    },
     Kafka {
         sink: KafkaSink,
         primary_key: Option<String>,
@@ -58,38 +65,16 @@ fn needs(option: &str, hint: &str) -> SqlError {
     refused(format!("a sink needs option \"{option}\"")).with_hint(hint.to_owned())
 }
 
-impl SinkOptions {
-    /// Reads them. `id`: what no other sink anywhere is called.
-    ///
-    /// # Errors
-    /// An option is missing, not known, or has a value that it cannot have.
-    pub fn new(options: &ast::Options, format: Option<&FormatEncode>, id: String) -> SqlResult<SinkOptions> {
-        let of_format = format
-            .map(|format| format.options.0.as_slice())
-            .unwrap_or_default();
-        let all: BTreeMap<String, String> = (options.0.iter().chain(of_format))
-            .map(|option| (option.name.value.to_ascii_lowercase(), option.value.clone()))
-            .collect();
-        match all.get("connector").map(|name| name.to_ascii_lowercase()) {
-            None => Err(needs(
-                "connector",
-                "Use WITH (connector = 'file', path = '/directory'), or connector = 'kafka' or 'postgres'.",
-            )),
-            Some(name) if name == "file" || name == "fs" => Self::files(&all, format),
-            Some(name) if name == "kafka" => Self::kafka(&all, format, id),
-            Some(name) if name == "postgres" => Self::postgres(&all, format, id),
-            Some(name) => Err(SqlError::unsupported(format!(
-                "connector \"{name}\" is not supported for a sink"
-            ))
-            .with_hint("The connectors for sinks are file, kafka and postgres.")),
-        }
-    }
+/// What the options of files say, wherever they are.
+struct FileOptions {
+    format: FileFormat,
+    sink_type: Option<SinkType>,
+    rows_max: u64,
+    bytes_max: u64,
+}
 
-    fn files(all: &BTreeMap<String, String>, format: Option<&FormatEncode>) -> SqlResult<SinkOptions> {
-        let mut given = Given::new("file", all);
-        let path = given.text("path").or(given.text("fs.path"));
-        let path =
-            path.ok_or_else(|| needs("path", "It is the path of an existing directory on the server."))?;
+impl FileOptions {
+    fn new(given: &mut Given<'_>, format: Option<&FormatEncode>) -> SqlResult<FileOptions> {
         let named = given.text("format");
         let format = match (format, named) {
             (Some(format), None) => {
@@ -131,13 +116,69 @@ impl SinkOptions {
                 .filter(|bytes| *bytes > 0)
                 .ok_or_else(|| invalid("max_file_size", text, "it must be a size, such as '64MB'"))?,
         };
-        let target = Wanted::Files {
-            path: PathBuf::from(path),
+        Ok(FileOptions {
             format,
+            sink_type,
             rows_max,
             bytes_max,
+        })
+    }
+}
+
+impl SinkOptions {
+    /// Reads them. `id`: what no other sink anywhere is called.
+    ///
+    /// # Errors
+    /// An option is missing, not known, or has a value that it cannot have.
+    pub fn new(options: &ast::Options, format: Option<&FormatEncode>, id: String) -> SqlResult<SinkOptions> {
+        let of_format = format
+            .map(|format| format.options.0.as_slice())
+            .unwrap_or_default();
+        let all: BTreeMap<String, String> = (options.0.iter().chain(of_format))
+            .map(|option| (option.name.value.to_ascii_lowercase(), option.value.clone()))
+            .collect();
+        match all.get("connector").map(|name| name.to_ascii_lowercase()) {
+            None => Err(needs(
+                "connector",
+                "Use WITH (connector = 'file', path = '/directory'), or connector = 's3', 'kafka' or 'postgres'.",
+            )),
+            Some(name) if name == "file" || name == "fs" => Self::files(&all, format),
+            Some(name) if name == "s3" => Self::bucket(&all, format),
+            Some(name) if name == "kafka" => Self::kafka(&all, format, id),
+            Some(name) if name == "postgres" => Self::postgres(&all, format, id),
+            Some(name) => Err(SqlError::unsupported(format!(
+                "connector \"{name}\" is not supported for a sink"
+            ))
+            .with_hint("The connectors for sinks are file, s3, kafka and postgres.")),
+        }
+    }
+
+    fn files(all: &BTreeMap<String, String>, format: Option<&FormatEncode>) -> SqlResult<SinkOptions> {
+        let mut given = Given::new("file", all);
+        let path = given.text("path").or(given.text("fs.path"));
+        let path =
+            path.ok_or_else(|| needs("path", "It is the path of an existing directory on the server."))?;
+        let of_files = FileOptions::new(&mut given, format)?;
+        let target = Wanted::Files {
+            path: PathBuf::from(path),
+            format: of_files.format,
+            rows_max: of_files.rows_max,
+            bytes_max: of_files.bytes_max,
         };
-        Self::common(given, target, sink_type, FILE_ROLLOVER)
+        Self::common(given, target, of_files.sink_type, FILE_ROLLOVER)
+    }
+
+    fn bucket(all: &BTreeMap<String, String>, format: Option<&FormatEncode>) -> SqlResult<SinkOptions> {
+        let mut given = Given::new("s3", all);
+        BucketPlace::new(&mut given)?;
+        let of_files = FileOptions::new(&mut given, format)?;
+        let target = Wanted::Bucket {
+            s3: all.clone(),
+            format: of_files.format,
+            rows_max: of_files.rows_max,
+            bytes_max: of_files.bytes_max,
+        };
+        Self::common(given, target, of_files.sink_type, FILE_ROLLOVER)
     }
 
     fn kafka(
@@ -272,7 +313,9 @@ impl SinkOptions {
             (_, true) => SinkType::ForcedAppendOnly,
             (_, false) => {
                 let others = match self.target {
-                    Wanted::Files { .. } => "type = 'changelog', which writes every change of each row",
+                    Wanted::Files { .. } | Wanted::Bucket { .. } => {
+                        "type = 'changelog', which writes every change of each row"
+                    }
                     Wanted::Kafka { .. } => "FORMAT UPSERT or FORMAT DEBEZIUM",
                     Wanted::Postgres { .. } => "type = 'upsert'",
                 };
@@ -296,6 +339,7 @@ impl SinkOptions {
             .with_hint("Rename the column in a query: CREATE SINK .. AS SELECT .."));
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let plain_name: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
         let target = match self.target {
             Wanted::Files {
                 path,
@@ -304,7 +348,19 @@ impl SinkOptions {
                 bytes_max,
             } => Target::Files(FileTarget {
                 path,
-                prefix: name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect(),
+                prefix: plain_name,
+                format,
+                rows_max,
+                bytes_max,
+            }),
+            Wanted::Bucket {
+                s3,
+                format,
+                rows_max,
+                bytes_max,
+            } => Target::Bucket(BucketSink {
+                s3,
+                name: plain_name,
                 format,
                 rows_max,
                 bytes_max,

@@ -272,10 +272,11 @@ impl Reader for KafkaReader {
         Position {
             of: self.id.clone(),
             splits: self.next.clone(),
+            file: None,
         }
     }
 
-    async fn lag(&self) -> Lag {
+    async fn lag(&mut self) -> Lag {
         let lags = self.consumer.lag().await;
         let lag = |partition: &i32| {
             let key = TopicPartition::new(self.topic.clone(), *partition);
@@ -288,7 +289,7 @@ impl Reader for KafkaReader {
         }
     }
 
-    async fn close(&self) {
+    async fn close(&mut self) {
         if let Err(error) = self.consumer.close().await {
             tracing::debug!(%error, topic = self.topic, "a reader of a topic was not closed cleanly");
         }

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::connect::{REQUEST_TIMEOUT, connect, explain, failed, no_topic};
 use crate::source::ConnectorError;
-use crate::target::{Message, Reached, Writer};
+use crate::target::{Message, Reached, Said, Writer};
 
 /// How long records may be on their way: longer than one request.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(11);
@@ -237,8 +237,8 @@ impl KafkaWriter {
 
 #[async_trait]
 impl Writer for KafkaWriter {
-    fn reached(&self) -> Option<Reached> {
-        self.reached
+    fn reached(&self) -> Said {
+        self.reached.into()
     }
 
     async fn write(&mut self, reached: Reached, messages: Vec<Message>) -> Result<(), ConnectorError> {

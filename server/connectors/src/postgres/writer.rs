@@ -18,7 +18,7 @@ use tokio_postgres::types::ToSql;
 
 use super::{at, client, literal, message, of_client, quoted};
 use crate::source::ConnectorError;
-use crate::target::{Message, Reached, Writer};
+use crate::target::{Message, Reached, Said, Writer};
 
 /// The table in which it stands how far each sink is, in the schema of the table that is written.
 const PROGRESS: &str = "millrace_sinks";
@@ -178,8 +178,8 @@ impl PostgresWriter {
 
 #[async_trait]
 impl Writer for PostgresWriter {
-    fn reached(&self) -> Option<Reached> {
-        self.reached
+    fn reached(&self) -> Said {
+        self.reached.into()
     }
 
     async fn write(&mut self, reached: Reached, messages: Vec<Message>) -> Result<(), ConnectorError> {

@@ -112,7 +112,7 @@ impl Committed {
             bytes: self.bytes,
             waiting_rows: match target {
                 Target::Files(_) => 0,
-                Target::Kafka(_) | Target::Postgres(_) => {
+                Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) => {
                     self.rows.saturating_sub(self.outbox.delivered_rows)
                 }
             },

@@ -36,12 +36,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub(super) use self::place::{noted, source_of};
-pub use self::records::error_columns;
 pub(super) use self::records::kept_rows;
+pub use self::records::{error_columns, file_columns};
+pub use millrace_connectors::connect::columns as known_columns;
 
 use self::place::{Note, Place, Times};
 use self::reading::Reading;
-use self::records::Rows;
+use self::records::{Rows, check_columns};
 use self::replicating::Replicating;
 use crate::database::Database;
 
@@ -282,20 +283,22 @@ impl Database {
                 probed.unwrap_or_else(|_| Err(ConnectorError::passing("the server did not answer in time")));
             return probed.map(|()| None).map_err(ConnectorError::into_sql);
         }
-        if Rows::new(self, scope, relation, connector)?.is_none() {
+        let Some(rows) = Rows::new(self, scope, relation, connector)? else {
             return Ok(None);
-        }
+        };
         let beginning = Position::default();
-        let opening = connect::open(connector, &beginning);
+        let nothing = vec![];
+        let opening = connect::open(connector, rows.encoding(), rows.names(), &beginning, &nothing);
         let opened = tokio::time::timeout(PROBE, opening).await.unwrap_or_else(|_| {
             Err(ConnectorError::passing(format!(
                 "the source did not answer within {} seconds",
                 PROBE.as_secs()
             )))
         });
-        let reader = opened.map_err(ConnectorError::into_sql)?;
+        let mut reader = opened.map_err(ConnectorError::into_sql)?;
         let position = reader.position();
         reader.close().await;
+        check_columns(connector, relation).await?;
         Ok(Some(position))
     }
 
@@ -562,6 +565,7 @@ mod tests {
             position: Position {
                 of: Some("t".to_owned()),
                 splits: splits.iter().copied().collect(),
+                file: None,
             },
             times: None,
             tables: BTreeMap::new(),

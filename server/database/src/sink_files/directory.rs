@@ -45,11 +45,11 @@ impl Directory {
     }
 
     /// Files of the data directory, with numbers of their own.
-    pub(super) fn at(path: PathBuf, prefix: &str) -> Directory {
+    pub(super) fn at(path: PathBuf, prefix: &str, format: FileFormat) -> Directory {
         Directory {
             path,
             prefix: prefix.to_owned(),
-            extension: FileFormat::Records.name(),
+            extension: format.name(),
         }
     }
 

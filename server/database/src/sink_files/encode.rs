@@ -14,7 +14,7 @@ use arrow::row::{RowConverter, SortField};
 use bytes::{BufMut, BytesMut};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::errors::ParquetError;
-use millrace_catalog::sink::{FileFormat, SinkDef, SinkType, Target};
+use millrace_catalog::sink::{FileFormat, SinkDef, SinkType};
 use millrace_postgres::copy::encode;
 use millrace_postgres::copy::layout::{Header, Layout};
 use millrace_postgres::encode::{Column, json};
@@ -22,6 +22,7 @@ use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::{from_internal, types};
 
 use super::directory::io_error;
+use super::outbox;
 
 /// What happened to rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,10 +126,7 @@ impl Encoder {
         let is_changelog = def.sink_type == SinkType::Changelog;
         let schema = def.schema(relation);
         let columns = schema.fields().iter().skip(usize::from(is_changelog)).cloned();
-        let format = match &def.target {
-            Target::Files(files) => files.format,
-            Target::Kafka(_) | Target::Postgres(_) => FileFormat::Records,
-        };
+        let format = outbox::form(&def.target);
         Ok(Encoder {
             format,
             shown: def.target.format(),

@@ -5,7 +5,8 @@
 //!                   step-0000000120.records    delivered; they stay until the next sum
 //!                   step-0000000121.records    the target does not have it yet
 //! ```
-//! A line is `+` or `-`, the key of the record, a tab, the row. All rows that go stand before those that come.
+//! A line is `+` or `-`, the key of the record, a tab, the row. All rows that go stand before those that come. For a bucket they are the files
+//! themselves, in their own form.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use millrace_catalog::sink::{SinkType, Target};
+use millrace_catalog::sink::{FileFormat, SinkType, Target};
 use millrace_connectors::target::Message;
 use millrace_postgres::error::SqlResult;
 use millrace_storage::ObjectId;
@@ -46,13 +47,27 @@ pub(crate) fn steps(target: &Target, data: &Path, sink: ObjectId) -> (Directory,
             };
             (Directory::of(files), limits)
         }
-        Target::Kafka(_) | Target::Postgres(_) => (Directory::at(of(data, sink), "step"), STEP_LIMITS),
+        Target::Bucket(bucket) => {
+            let limits = Limits {
+                rows: bucket.rows_max,
+                bytes: bucket.bytes_max,
+            };
+            (Directory::at(of(data, sink), "step", form(target)), limits)
+        }
+        Target::Kafka(_) | Target::Postgres(_) => {
+            (Directory::at(of(data, sink), "step", form(target)), STEP_LIMITS)
+        }
     }
 }
 
+/// The form of what waits: that of the files that it becomes, or records.
+pub(crate) fn form(target: &Target) -> FileFormat {
+    target.file_format().unwrap_or(FileFormat::Records)
+}
+
 /// The directory of the sums, of which one is all rows.
-pub(crate) fn sums(data: &Path, sink: ObjectId) -> (Directory, Limits) {
-    (Directory::at(of(data, sink), "sum"), ALL_LIMITS)
+pub(crate) fn sums(target: &Target, data: &Path, sink: ObjectId) -> (Directory, Limits) {
+    (Directory::at(of(data, sink), "sum", form(target)), ALL_LIMITS)
 }
 
 /// Where the outbox of a sink is.
@@ -64,7 +79,7 @@ pub(crate) fn of(data: &Path, sink: ObjectId) -> PathBuf {
 pub(crate) fn create(target: &Target, data: &Path, sink: ObjectId) -> io::Result<()> {
     match target {
         Target::Files(_) => Ok(()),
-        Target::Kafka(_) | Target::Postgres(_) => fs::create_dir_all(of(data, sink)),
+        Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) => fs::create_dir_all(of(data, sink)),
     }
 }
 

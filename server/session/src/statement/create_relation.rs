@@ -84,6 +84,13 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
                 .with_hint("Rows of a stream never change. Use CREATE TABLE for rows with a key."),
         );
     }
+    include::all_columns(
+        create.all_columns,
+        &create.options,
+        create.format.as_ref(),
+        &mut create.columns,
+    )
+    .await?;
     let given = std::mem::take(&mut create.include);
     include::include(given, &mut create.columns, &mut create.options)?;
     let names: Vec<String> = (create.columns.iter())
@@ -94,7 +101,8 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
     let keeping = Retention::new(&mut options, ObjectKind::Stream)?;
     let connector = ConnectorDef::new(&mut options)?;
     let mut given = create.options.0.iter();
-    let has_partitions = connector.as_ref().is_some_and(ConnectorDef::is_read);
+    let has_partitions =
+        (connector.as_ref()).is_some_and(|connector| ConnectorDef::has_partitions(connector.name()));
     if !has_partitions && given.any(|option| option.name.value.eq_ignore_ascii_case(IDLE_TIMEOUT)) {
         let message = format!(
             "option \"{IDLE_TIMEOUT}\" has no effect: a stream has a single partition, which never waits \
@@ -158,6 +166,15 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
         return Err(
             SqlError::unsupported("APPEND ONLY tables are not supported").with_hint("Use CREATE STREAM.")
         );
+    }
+    if create.as_query.is_none() {
+        include::all_columns(
+            create.all_columns,
+            &create.options,
+            create.format.as_ref(),
+            &mut create.columns,
+        )
+        .await?;
     }
     let given = std::mem::take(&mut create.include);
     include::include(given, &mut create.columns, &mut create.options)?;
@@ -301,6 +318,12 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         errors = Some(object.id);
         objects.push(object);
     }
+    let mut files = None;
+    if new.connector.as_ref().is_some_and(ConnectorDef::has_files) {
+        let object = beside::read_files(&scope, &guard, &schema, &name)?;
+        files = Some(object.id);
+        objects.push(object);
+    }
     let mut columns = new.columns;
     for column in &mut columns {
         if let Some(default) = &column.default {
@@ -312,6 +335,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         .with_event_time(event_time)
         .with_connector(new.connector)
         .with_errors(errors)
+        .with_files(files)
         .with_keeping(keeping);
     let checks = new.constraints.checks(session, &scope, &relation)?;
     let relation = relation.with_checks(checks);

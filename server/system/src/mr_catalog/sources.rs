@@ -28,10 +28,17 @@ pub(super) fn columns(database: &Database) -> Columns {
         Some(newest.saturating_mul(1000))
     });
     let position = all.iter().map(|(_, progress)| {
-        let splits: serde_json::Map<String, serde_json::Value> = (progress.place.position.splits.iter())
-            .map(|(split, offset)| (split.to_string(), (*offset).into()))
-            .collect();
-        serde_json::Value::Object(splits).to_string()
+        let position = &progress.place.position;
+        if let Some(file) = &position.file {
+            return serde_json::json!({ &file.path: file.at }).to_string();
+        }
+        let splits = (position.splits.iter()).map(|(split, offset)| (split.to_string(), (*offset).into()));
+        let file = position
+            .file
+            .iter()
+            .map(|file| (file.path.clone(), file.at.into()));
+        let places: serde_json::Map<String, serde_json::Value> = splits.chain(file).collect();
+        serde_json::Value::Object(places).to_string()
     });
     let now_ms = database.runtime().now() / 1000;
     let lag: IntervalMonthDayNanoArray = (all.iter())

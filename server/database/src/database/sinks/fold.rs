@@ -24,7 +24,7 @@ impl Writing {
     /// What the steps before the first add up to; none: nothing.
     pub(super) fn sum(&self) -> Option<PathBuf> {
         let known = self.committed.outbox;
-        let (sums, _) = outbox::sums(&self.data, self.id);
+        let (sums, _) = outbox::sums(&self.def.target, &self.data, self.id);
         (known.sum_bytes > 0).then(|| sums.file(known.first))
     }
 
@@ -47,7 +47,7 @@ impl Writing {
         if since <= known.sum_bytes.max(STEPS_BYTES_MIN) && next - known.first <= STEPS_MAX {
             return Ok(());
         }
-        let (sums, limits) = outbox::sums(&self.data, self.id);
+        let (sums, limits) = outbox::sums(&self.def.target, &self.data, self.id);
         let all = sums.clone();
         self.on_disk(move || all.remove(|number| number == known.first))
             .await?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use millrace_catalog::sink::SinkDef;
 use millrace_connectors::source::ConnectorError;
-use millrace_connectors::target::{Reached, Writer};
+use millrace_connectors::target::{Message, Reached, Said, Writer};
 use millrace_connectors::writers;
 use millrace_engine::{Runtime, RuntimeError};
 use millrace_postgres::error::SqlError;
@@ -148,13 +148,7 @@ impl Shipper {
             let committed = *self.committed.borrow_and_update();
             while next < committed.next {
                 let (sum, content) = self.read(next).await?;
-                let (sink_type, path) = (self.def.sink_type, self.directory.file(next));
-                let work = move || outbox::messages(sink_type, &path, content);
-                let messages = self
-                    .runtime
-                    .compute(QueryClass::Batch, work)
-                    .map_err(of_runtime)?;
-                let messages = messages.await.map_err(of_runtime)?.map_err(of_sql)?;
+                let messages = self.messages(next, content).await?;
                 next += 1;
                 writer.write(Reached { next, sum }, messages).await?;
                 self.tell(next);
@@ -166,6 +160,23 @@ impl Shipper {
         }
     }
 
+    /// What the target gets of a step: its messages, or the file as it is.
+    async fn messages(&self, number: u64, content: Vec<u8>) -> Result<Vec<Message>, ConnectorError> {
+        if self.def.target.file_format().is_some() {
+            return Ok(vec![Message {
+                key: None,
+                value: Some(content.into()),
+            }]);
+        }
+        let (sink_type, path) = (self.def.sink_type, self.directory.file(number));
+        let work = move || outbox::messages(sink_type, &path, content);
+        let messages = self
+            .runtime
+            .compute(QueryClass::Batch, work)
+            .map_err(of_runtime)?;
+        messages.await.map_err(of_runtime)?.map_err(of_sql)
+    }
+
     fn tell(&self, next: u64) {
         self.state.send_replace(State {
             next: Some(next),
@@ -174,9 +185,17 @@ impl Shipper {
     }
 
     /// The first step that is to be sent, by what the target says.
-    async fn begin(&self, reached: Option<Reached>, committed: Committed) -> Result<u64, ConnectorError> {
+    async fn begin(&self, said: Said, committed: Committed) -> Result<u64, ConnectorError> {
         let known = (self.state.borrow().next).unwrap_or(committed.outbox.delivered);
         let foreign = |what: String| Err(ConnectorError::lasting(what, BEGIN_ANEW));
+        let reached = match said {
+            Said::AtLeast(reached) => match reached.filter(|reached| reached.next > known) {
+                None => return Ok(known),
+                further => further,
+            },
+            Said::All(reached) => Some(reached),
+            Said::Nothing => None,
+        };
         match reached {
             None if known == 0 => Ok(0),
             None => foreign(format!(

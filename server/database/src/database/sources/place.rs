@@ -88,6 +88,7 @@ mod tests {
             position: Position {
                 of: Some("t".to_owned()),
                 splits: [(0, 5)].into(),
+                file: None,
             },
             times: watermark.map(|watermark| Times {
                 watermark,

@@ -6,20 +6,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::ArrayRef;
+use bytes::Bytes;
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::changes::Changes;
 use millrace_connectors::connect;
-use millrace_connectors::source::{ConnectorError, Fetched, Lag, Reader, Record};
+use millrace_connectors::source::{
+    Columns, ConnectorError, Fetched, FileRead, FilesRead, Lag, Reader, Record,
+};
 use millrace_engine::{EventTime, Runtime, WriteToken};
 use millrace_planner::RelationId;
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
-use millrace_storage::{ChangeBatch, ObjectId};
+use millrace_storage::{ChangeBatch, LogStore, ObjectId};
 use tokio::sync::watch;
 
-use super::records::{Errors, Rows};
+use super::records::{Errors, Files, Rows};
 use super::splits::Splits;
 use super::tables::Target;
 use super::task::{End, Retry, Stopped, of_runtime, of_sql, told, write_down};
@@ -38,6 +41,8 @@ pub(super) struct Reading {
     /// If it is a table.
     table: Option<Target>,
     errors: Errors,
+    /// If it is filled from files, what is kept of them, and where.
+    files: Option<(Arc<Files>, Arc<LogStore>)>,
     timed: Option<Timed>,
     connector: ConnectorDef,
     rows: Arc<Rows>,
@@ -67,7 +72,6 @@ impl Reading {
         rows: Rows,
         progress: watch::Sender<Progress>,
     ) -> SqlResult<Reading> {
-        let stops_on_error = connector.kafka()?.is_some_and(|kafka| kafka.stops_on_error);
         let timed = match (&relation.event_time, db.event_time(relation)?) {
             (Some(def), Some(spec)) => Some(Timed {
                 event_time: Arc::new(EventTime::new(spec)),
@@ -81,7 +85,8 @@ impl Reading {
             name: object.described(),
             relation: relation.info.id,
             table: relation.source_key().map(|_| Target::new(relation)),
-            errors: Errors::new(db, relation, stops_on_error),
+            errors: Errors::new(db, relation, connector.stops_on_error()?),
+            files: Files::new(db, relation).map(|files| (Arc::new(files), Arc::clone(db.store().logs()))),
             timed,
             connector: connector.clone(),
             rows: Arc::new(rows),
@@ -102,7 +107,9 @@ impl Reading {
 
     async fn read_on(&self, stopped: &Stopped) -> Result<Infallible, End> {
         let mut place = self.progress.borrow().place.clone();
-        let opening = connect::open(&self.connector, &place.position);
+        let before = self.files_before().await?;
+        let (encoding, names) = (self.rows.encoding(), self.rows.names());
+        let opening = connect::open(&self.connector, encoding, names, &place.position, &before);
         let mut reader = tokio::select! {
             opened = opening => opened?,
             () = told(stopped) => return Err(End::Stopped),
@@ -114,6 +121,16 @@ impl Reading {
         let outcome = self.follow(reader.as_mut(), &mut place, stopped).await;
         reader.close().await;
         outcome
+    }
+
+    /// The files that were read before.
+    async fn files_before(&self) -> Result<FilesRead, ConnectorError> {
+        let Some((files, logs)) = &self.files else {
+            return Ok(vec![]);
+        };
+        let (files, logs) = (Arc::clone(files), Arc::clone(logs));
+        let read = tokio::task::spawn_blocking(move || files.read(&logs)).await;
+        read.map_err(|error| ConnectorError::passing(error.to_string()))?
     }
 
     async fn follow(
@@ -136,7 +153,7 @@ impl Reading {
                 () = told(stopped) => return Err(End::Stopped),
             };
             let now = Instant::now();
-            if asked.is_none_or(|asked| asked.elapsed() > LAG_EVERY) || fetched.records.is_empty() {
+            if asked.is_none_or(|asked| asked.elapsed() > LAG_EVERY) || fetched.is_empty() {
                 let Lag { splits: behind } = reader.lag().await;
                 // Whoever has something to be read, or may have, is waited for.
                 let is_active = |(split, lag): (&i32, &Option<u64>)| (*lag != Some(0)).then_some(*split);
@@ -147,7 +164,7 @@ impl Reading {
                 });
                 asked = Some(now);
             }
-            if fetched.records.is_empty() {
+            if fetched.is_empty() {
                 continue;
             }
             splits.are_active(fetched.position.splits.keys().copied(), now);
@@ -174,14 +191,22 @@ impl Reading {
     ) -> Result<WriteToken, End> {
         let Fetched {
             records,
+            columns,
             position: moved,
+            files,
         } = fetched;
-        let newest = records.iter().filter_map(|record| record.timestamp_ms).max();
+        let times = records.iter().filter_map(|record| record.timestamp_ms);
+        let newest = times
+            .chain(columns.as_ref().map(|columns| columns.timestamp_ms))
+            .max();
         let Made {
             records,
             mut changes,
             assumed,
-        } = self.make(records).await?;
+        } = tokio::select! {
+            made = self.make(records, columns) => made?,
+            () = told(stopped) => return Err(End::Stopped),
+        };
         let mut bad = std::mem::take(&mut changes.bad);
         let batches = changes.puts.iter().chain(&changes.deletes);
         let mut count: u64 = batches.map(|(_, batch)| batch.num_rows() as u64).sum();
@@ -210,8 +235,14 @@ impl Reading {
         let mut changes: Vec<(RelationId, ChangeBatch)> = (changed.into_iter())
             .map(|changed| (self.relation, changed))
             .collect();
-        let told: Vec<(&Record, &SqlError)> = bad.iter().map(|bad| (&records[bad.at], &bad.error)).collect();
+        let broken = broken_files(&files);
+        let told = bad.iter().map(|bad| (&records[bad.at], &bad.error));
+        let told = told.chain(broken.iter().map(|(record, error)| (record, error)));
+        let told: Vec<(&Record, &SqlError)> = told.collect();
         changes.extend(self.errors.of(&told, self.runtime.now())?);
+        if let Some((kept, _)) = &self.files {
+            changes.extend(kept.of(&files, self.runtime.now())?);
+        }
         // The whole place, so that the newest note is enough.
         let mut next = place.clone();
         next.position.advance(moved);
@@ -236,7 +267,7 @@ impl Reading {
         place.clone_from(&next);
         self.progress.send_modify(|progress| {
             progress.rows += count;
-            progress.bad += bad.len() as u64;
+            progress.bad += told.len() as u64;
             progress.newest_ms = newest.or(progress.newest_ms);
             progress.place = next;
         });
@@ -249,13 +280,20 @@ impl Reading {
         Some(timed.event_time.spec.set_back?.offset)
     }
 
-    /// Makes changes of records.
-    async fn make(&self, records: Vec<Record>) -> Result<Made, ConnectorError> {
+    /// Makes changes of records, or of columns that were read together.
+    async fn make(&self, records: Vec<Record>, columns: Option<Columns>) -> Result<Made, ConnectorError> {
+        self.rows.prepare(&records).await?;
         let rows = Arc::clone(&self.rows);
         let event_time = self.timed.as_ref().map(|timed| Arc::clone(&timed.event_time));
         let now = self.runtime.now();
         let work = move || {
-            let changes = rows.changes(&records);
+            let (records, changes) = match columns {
+                Some(columns) => (as_records(&columns), rows.changes_of(&columns)),
+                None => {
+                    let changes = rows.changes(&records);
+                    (records, changes)
+                }
+            };
             let mut assumed: BTreeMap<i32, i64> = BTreeMap::new();
             for (places, batch) in &changes.puts {
                 let Some(event_time) = &event_time else { break };
@@ -280,4 +318,36 @@ impl Reading {
             .map_err(of_runtime)?;
         computed.await.map_err(of_runtime)?
     }
+}
+
+/// Rows of a file of columns, each as a record without a value: where it stands.
+fn as_records(columns: &Columns) -> Vec<Record> {
+    let path = Bytes::copy_from_slice(columns.file.as_bytes());
+    let record = |row| Record {
+        split: 0,
+        offset: (columns.first + row) as i64,
+        timestamp_ms: Some(columns.timestamp_ms),
+        key: Some(path.clone()),
+        value: None,
+        headers: vec![],
+    };
+    (0..columns.rows.num_rows() as u64).map(record).collect()
+}
+
+/// Files of which the rest could not be read, each as a record, and why.
+fn broken_files(files: &[FileRead]) -> Vec<(Record, SqlError)> {
+    let broken = |file: &FileRead| {
+        let (at, error) = file.broken.as_ref()?;
+        let record = Record {
+            split: 0,
+            offset: *at as i64,
+            timestamp_ms: None,
+            key: Some(Bytes::copy_from_slice(file.path.as_bytes())),
+            value: None,
+            headers: vec![],
+        };
+        let error = SqlError::new(SqlState::DataCorrupted, error.message.clone());
+        Some((record, error))
+    };
+    files.iter().filter_map(broken).collect()
 }

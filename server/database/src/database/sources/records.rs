@@ -1,22 +1,30 @@
 //! From records to rows of a stream, and what is kept of those that are none.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    ArrayRef, AsArray, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray, new_null_array,
 };
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, FieldRef, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
+use arrow::util::display::FormatOptions;
 use millrace_catalog::Relation;
 use millrace_catalog::connector::ConnectorDef;
+use millrace_catalog::connector::encoding::{Encoding, Member};
 use millrace_catalog::scope::Scope;
 use millrace_connectors::changes::{ChangeDecoder, Changes};
-use millrace_connectors::decode::Given;
-use millrace_connectors::source::{ConnectorError, Record};
+use millrace_connectors::connect;
+use millrace_connectors::decode::{Given, halves};
+use millrace_connectors::source::{Columns, ConnectorError, FileRead, FilesRead, Record};
 use millrace_planner::RelationId;
-use millrace_postgres::error::{SqlError, SqlResult};
-use millrace_postgres::types::timestamptz;
-use millrace_storage::ChangeBatch;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal;
+use millrace_postgres::names::did_you_mean;
+use millrace_postgres::types::{self, timestamptz};
+use millrace_storage::{ChangeBatch, LogStore};
 
 use crate::database::Database;
 use crate::database::rows::RowBuilder;
@@ -38,10 +46,25 @@ pub fn error_columns() -> [(&'static str, DataType); 8] {
     ]
 }
 
+/// The columns of a stream of files that were read, in their order: when, which, and what came out of it.
+pub fn file_columns() -> [(&'static str, DataType); 5] {
+    [
+        ("at", timestamptz()),
+        ("file", DataType::Utf8),
+        ("identity", DataType::Utf8),
+        ("bytes", DataType::Int64),
+        ("records", DataType::Int64),
+    ]
+}
+
 /// What makes changes of a relation out of records.
 pub(super) struct Rows {
     decoder: ChangeDecoder,
     builder: RowBuilder,
+    encoding: Encoding,
+    /// The columns of values, and of what stands beside them.
+    values: Vec<FieldRef>,
+    members: Vec<(FieldRef, Member)>,
 }
 
 impl Rows {
@@ -60,18 +83,112 @@ impl Rows {
             .members
             .iter()
             .map(|(position, member)| (field(position), *member));
+        let members: Vec<(FieldRef, Member)> = members.collect();
+        let values: Vec<FieldRef> = columns.values.iter().map(field).collect();
         let given: Vec<usize> = (columns.values.iter().copied())
             .chain(columns.members.iter().map(|(position, _)| *position))
             .collect();
         Ok(Some(Rows {
+            encoding: format.encoding.clone(),
             decoder: ChangeDecoder::new(
                 format,
-                columns.values.iter().map(field).collect(),
-                members.collect(),
+                values.clone(),
+                members.clone(),
                 columns.key.iter().map(field).collect(),
             ),
             builder: RowBuilder::new(db, scope, relation, &given)?,
+            values,
+            members,
         }))
+    }
+
+    /// What values are.
+    pub fn encoding(&self) -> &Encoding {
+        &self.encoding
+    }
+
+    /// The columns of values.
+    pub fn names(&self) -> Vec<String> {
+        self.values.iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// What rows of a file of columns change.
+    pub fn changes_of(&self, columns: &Columns) -> Changes {
+        let (rows, bad) = halves(columns.rows.num_rows(), &|range| {
+            let (given, count) = (self.given(columns, range.clone())?, range.len());
+            self.builder
+                .build(&given, count)
+                .map_err(|failure| *failure.error)
+        });
+        let placed =
+            |(first, batch): (usize, RecordBatch)| ((first..first + batch.num_rows()).collect(), batch);
+        Changes {
+            puts: rows.into_iter().map(placed).collect(),
+            bad,
+            ..Changes::default()
+        }
+    }
+
+    /// The columns of some of the rows of a file, in types that SQL has; one that the file does not have is NULL.
+    fn given(&self, columns: &Columns, range: Range<usize>) -> SqlResult<Given> {
+        let rows = columns.rows.slice(range.start, range.len());
+        let mut given: Given = vec![];
+        for field in &self.values {
+            let Some((number, of_file)) = rows.schema_ref().column_with_name(field.name()) else {
+                given.push((Arc::clone(field), new_null_array(field.data_type(), range.len())));
+                continue;
+            };
+            if of_file.data_type().is_nested()
+                && !matches!(of_file.data_type(), DataType::List(_) | DataType::LargeList(_))
+            {
+                return Err(SqlError::new(
+                    SqlState::DatatypeMismatch,
+                    format!(
+                        "column \"{}\" of the file is of type {}",
+                        field.name(),
+                        of_file.data_type()
+                    ),
+                )
+                .with_hint("Columns of structures and maps cannot be read."));
+            }
+            let stored = types::stored(of_file);
+            let array = cast_with_options(rows.column(number), stored.data_type(), &STRICT);
+            given.push((stored, array.map_err(from_internal::arrow)?));
+        }
+        for (field, member) in &self.members {
+            let array: ArrayRef = match member {
+                Member::File => Arc::new(StringArray::from_iter_values(std::iter::repeat_n(
+                    &columns.file,
+                    range.len(),
+                ))),
+                Member::Timestamp => {
+                    let micros = columns.timestamp_ms.saturating_mul(1_000);
+                    Arc::new(TimestampMicrosecondArray::from_value(micros, range.len()).with_timezone("UTC"))
+                }
+                _ => {
+                    let first = columns.first + range.start as u64;
+                    Arc::new(Int64Array::from_iter_values(
+                        (0..range.len() as u64).map(|row| (first + row) as i64),
+                    ))
+                }
+            };
+            let from = field.as_ref().clone().with_data_type(array.data_type().clone());
+            let from = if *member == Member::Timestamp {
+                from.with_data_type(timestamptz())
+            } else {
+                from
+            };
+            given.push((Arc::new(from), array));
+        }
+        Ok(given)
+    }
+
+    /// Learns what is needed to read these records.
+    ///
+    /// # Errors
+    /// The registry that has their schemas does not answer, or refuses.
+    pub async fn prepare(&self, records: &[Record]) -> Result<(), ConnectorError> {
+        self.decoder.prepare(records).await
     }
 
     /// What records change.
@@ -84,11 +201,116 @@ impl Rows {
     }
 }
 
+/// Refuses columns that records do not have, as far as that is written down somewhere.
+pub(super) async fn check_columns(connector: &ConnectorDef, relation: &Relation) -> SqlResult<()> {
+    let Some((_, of)) = connector.records(&relation.columns, relation.source_key())? else {
+        return Ok(());
+    };
+    let Some(known) = connect::columns(connector).await? else {
+        return Ok(());
+    };
+    let names = || known.iter().map(|(name, _)| name.as_str());
+    for position in of.values {
+        let name = relation.columns[position].field.name();
+        if !names().any(|known| known == name) {
+            return Err(SqlError::new(
+                SqlState::UndefinedColumn,
+                format!("the schema of the topic's records has no field \"{name}\""),
+            )
+            .with_detail(format!("It has {}.", names().collect::<Vec<_>>().join(", ")))
+            .with_hint_opt(did_you_mean(name, names())));
+        }
+    }
+    Ok(())
+}
+
+/// A value that does not fit its type is an error, and not NULL.
+const STRICT: CastOptions<'static> = CastOptions {
+    safe: false,
+    format_options: FormatOptions::new(),
+};
+
+/// What is kept of the files that were read.
+pub(super) struct Files {
+    relation: RelationId,
+    schema: SchemaRef,
+}
+
+impl Files {
+    /// If a relation is filled from files.
+    pub fn new(db: &Database, relation: &Relation) -> Option<Files> {
+        let catalog = db.catalog();
+        let files = catalog.object(relation.files?)?.relation()?;
+        Some(Files {
+            relation: files.info.id,
+            schema: Arc::clone(files.schema()),
+        })
+    }
+
+    /// The files that were read before, as the log has them.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn read(&self, logs: &LogStore) -> Result<FilesRead, ConnectorError> {
+        let failed =
+            |error: String| ConnectorError::passing(format!("reading which files were read: {error}"));
+        let log = logs.read(self.relation.0, 0, u64::MAX);
+        let mut files = vec![];
+        for block in log.map_err(|error| failed(error.to_string()))? {
+            let rows = block.map_err(|error| failed(error.to_string()))?.changes.rows;
+            let texts = |number: usize| rows.column(number).as_string::<i32>();
+            let numbers = |number: usize| rows.column(number).as_primitive::<Int64Type>();
+            files.extend((0..rows.num_rows()).map(|row| FileRead {
+                path: texts(1).value(row).to_owned(),
+                identity: texts(2).value(row).to_owned(),
+                bytes: numbers(3).value(row) as u64,
+                records: numbers(4).value(row) as u64,
+                broken: None,
+            }));
+        }
+        Ok(files)
+    }
+
+    /// What is written of files that were read.
+    ///
+    /// # Errors
+    /// The stream has other columns.
+    pub fn of(
+        &self,
+        files: &[FileRead],
+        now: i64,
+    ) -> Result<Option<(RelationId, ChangeBatch)>, ConnectorError> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let number = |of: &dyn Fn(&FileRead) -> u64| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values(
+                files.iter().map(|file| of(file) as i64),
+            ))
+        };
+        let text = |of: &dyn Fn(&FileRead) -> String| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(files.iter().map(of)))
+        };
+        let columns = [
+            Arc::new(TimestampMicrosecondArray::from_value(now, files.len()).with_timezone("UTC"))
+                as ArrayRef,
+            text(&|file| file.path.clone()),
+            text(&|file| file.identity.clone()),
+            number(&|file| file.bytes),
+            number(&|file| file.records),
+        ];
+        let rows = kept_rows(&self.schema, &columns);
+        let rows = rows.map_err(|error| ConnectorError::passing(format!("noting files: {error}")))?;
+        Ok(Some((self.relation, ChangeBatch::insertions(rows))))
+    }
+}
+
 /// What becomes of records that are no rows.
 pub(super) struct Errors {
     /// The stream that keeps them, and its columns.
     stream: Option<(RelationId, SchemaRef)>,
     stops: bool,
+    has_files: bool,
 }
 
 impl Errors {
@@ -98,7 +320,11 @@ impl Errors {
             let errors = catalog.object(id)?.relation()?;
             Some((errors.info.id, Arc::clone(errors.schema())))
         });
-        Errors { stream, stops }
+        Errors {
+            stream,
+            stops,
+            has_files: relation.files.is_some(),
+        }
     }
 
     /// What is written of them.
@@ -113,8 +339,13 @@ impl Errors {
         match (bad.first(), &self.stream) {
             (Some((record, error)), _) if self.stops => Err(ConnectorError::lasting(
                 format!(
-                    "record {} of partition {} is no row: {}",
-                    record.offset, record.split, error.message
+                    "record {} of {} is no row: {}",
+                    record.offset,
+                    match (&record.key, self.has_files) {
+                        (Some(path), true) => format!("file \"{}\"", String::from_utf8_lossy(path)),
+                        _ => format!("partition {}", record.split),
+                    },
+                    error.message
                 ),
                 "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
             )),

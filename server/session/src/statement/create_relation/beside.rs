@@ -1,5 +1,5 @@
-//! Streams that are made with a relation: for the late rows of a stream, for what a connector brings and is no row, and for rows on which
-//! an expression of a view fails.
+//! Streams that are made with a relation: for the late rows of a stream, for what a connector brings and is no row, for the files that it
+//! has read, and for rows on which an expression of a view fails.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use millrace_catalog::scope::Scope;
 use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
-use millrace_database::database::sources::error_columns;
+use millrace_database::database::sources::{error_columns, file_columns};
 use millrace_database::database::view_errors::view_error_columns;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::SqlResult;
@@ -71,6 +71,18 @@ pub(in crate::statement) fn failed_rows(
     errors(scope, guard, schema, name, view_error_columns().into())
 }
 
+/// The stream that keeps which files were read, as long as the stream is there that they were read into.
+pub(super) fn read_files(scope: &Scope, guard: &DdlGuard<'_>, schema: &str, name: &str) -> SqlResult<Object> {
+    let columns = of_types(file_columns().into());
+    let keeping = Retention::default();
+    beside(scope, guard, schema, format!("{name}$files"), columns, keeping)
+}
+
+fn of_types(columns: Vec<(&str, DataType)>) -> Vec<ColumnDef> {
+    let column = |(name, data_type)| ColumnDef::plain(Arc::new(SqlType::plain(data_type).field(name, true)));
+    columns.into_iter().map(column).collect()
+}
+
 /// The stream of what is no row, bounded.
 fn errors(
     scope: &Scope,
@@ -79,10 +91,7 @@ fn errors(
     name: &str,
     columns: Vec<(&str, DataType)>,
 ) -> SqlResult<Object> {
-    let columns = columns
-        .into_iter()
-        .map(|(name, data_type)| ColumnDef::plain(Arc::new(SqlType::plain(data_type).field(name, true))));
-    let columns = columns.collect();
+    let columns = of_types(columns);
     let keeping = Retention::bounded();
     beside(scope, guard, schema, format!("{name}$errors"), columns, keeping)
 }

@@ -1,0 +1,155 @@
+//! A directory or a bucket, by the library that speaks to both.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use millrace_catalog::connector::files::{BucketPlace, FilesPlace};
+use object_store::aws::AmazonS3Builder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{Error, ObjectMeta, ObjectStore};
+
+use crate::source::ConnectorError;
+
+/// Begins the message of an error that says that a file is not the one that was listed any more.
+const CHANGED: &str = "the file was changed";
+
+/// Where files are.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub store: Arc<dyn ObjectStore>,
+    /// What all names begin with.
+    prefix: Option<Path>,
+    /// What stands before a name when it is shown.
+    shown: String,
+    what: String,
+}
+
+impl Place {
+    /// Opens it. Of a bucket nothing is asked yet.
+    ///
+    /// # Errors
+    /// The directory is not there; the secret cannot be read.
+    pub async fn open(place: &FilesPlace) -> Result<Place, ConnectorError> {
+        match place {
+            FilesPlace::Directory(path) => {
+                let what = format!("directory \"{}\"", path.display());
+                let failed = |why: &str| ConnectorError::passing(format!("{what}: {why}"));
+                let metadata = tokio::fs::metadata(path)
+                    .await
+                    .map_err(|error| failed(&error.to_string()))?;
+                if !metadata.is_dir() {
+                    return Err(failed("it is not a directory"));
+                }
+                let root = path.clone();
+                // It follows links, whatever is behind them.
+                let opened =
+                    tokio::task::spawn_blocking(move || LocalFileSystem::new_with_prefix(root)).await;
+                let store = opened
+                    .map_err(|error| failed(&error.to_string()))?
+                    .map_err(|error| failed(&error.to_string()))?;
+                Ok(Place {
+                    store: Arc::new(store),
+                    prefix: None,
+                    shown: format!("{}/", path.display().to_string().trim_end_matches('/')),
+                    what,
+                })
+            }
+            FilesPlace::Bucket(bucket) => Place::of_bucket(bucket).await,
+        }
+    }
+
+    async fn of_bucket(place: &BucketPlace) -> Result<Place, ConnectorError> {
+        let what = format!("bucket \"{}\"", place.bucket);
+        let failed = |why: String| ConnectorError::passing(format!("{what}: {why}"));
+        let mut builder = match &place.key {
+            None => AmazonS3Builder::from_env(),
+            Some((id, secret)) => {
+                let secret = secret.clone();
+                let read = tokio::task::spawn_blocking(move || secret.read()).await;
+                let secret = read
+                    .map_err(|error| failed(error.to_string()))?
+                    .map_err(|error| failed(error.message))?;
+                let secret =
+                    String::from_utf8(secret).map_err(|_| failed("the secret is not UTF-8".to_owned()))?;
+                AmazonS3Builder::new()
+                    .with_access_key_id(id)
+                    .with_secret_access_key(secret)
+            }
+        };
+        builder = builder.with_bucket_name(&place.bucket);
+        if let Some(region) = &place.region {
+            builder = builder.with_region(region);
+        }
+        if let Some(endpoint) = &place.endpoint {
+            builder = builder
+                .with_endpoint(endpoint)
+                .with_allow_http(endpoint.starts_with("http://"));
+        }
+        let store = builder.build().map_err(|error| failed(error.to_string()))?;
+        Ok(Place {
+            store: Arc::new(store),
+            prefix: (!place.prefix.is_empty()).then(|| Path::from(place.prefix.as_str())),
+            shown: format!("s3://{}/", place.bucket),
+            what,
+        })
+    }
+
+    /// All files.
+    pub fn list(&self) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+        self.store.list(self.prefix.as_ref()).boxed()
+    }
+
+    /// A path as one sees it.
+    pub fn shown(&self, location: &Path) -> String {
+        format!("{}{location}", self.shown)
+    }
+
+    /// A path below the prefix.
+    pub fn within(&self, location: &Path) -> String {
+        let whole = location.to_string();
+        match &self.prefix {
+            Some(prefix) => {
+                let rest = whole.strip_prefix(prefix.as_ref()).unwrap_or(&whole);
+                rest.trim_start_matches('/').to_owned()
+            }
+            None => whole,
+        }
+    }
+
+    /// What is said when something fails.
+    pub fn failed(&self, error: &Error) -> ConnectorError {
+        let mut bottom: &dyn std::error::Error = error;
+        while let Some(deeper) = bottom.source() {
+            bottom = deeper;
+        }
+        let mut failed = match error {
+            Error::Precondition { .. } | Error::NotFound { .. } => {
+                ConnectorError::passing(format!("{CHANGED}: {bottom}"))
+            }
+            _ => ConnectorError::passing(format!("{}: {bottom}", self.what)),
+        };
+        if matches!(
+            error,
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. }
+        ) {
+            failed.hint =
+                Some("See s3.credentials.access and its secret, and the rights of the key.".to_owned());
+        }
+        failed
+    }
+
+    /// What is said of the content of a file.
+    pub fn broken(&self, path: &str, why: &str) -> ConnectorError {
+        ConnectorError::lasting(
+            format!("file \"{path}\" cannot be read: {why}"),
+            "Take it away or put it right, and RESUME the stream.",
+        )
+    }
+}
+
+/// Whether an error says that a file is not the one that was listed any more.
+pub(super) fn is_changed(error: &ConnectorError) -> bool {
+    error.message.starts_with(CHANGED)
+}

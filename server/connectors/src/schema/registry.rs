@@ -1,0 +1,271 @@
+//! Asks a schema registry.
+
+use std::time::Duration;
+
+use millrace_catalog::connector::registry::RegistryPlace;
+use reqwest::{Certificate, Client, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::source::ConnectorError;
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(10);
+/// The largest answer, in bytes.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// The most schemas that one may refer to, through others too.
+const REFERENCES_MAX: usize = 256;
+
+/// A registry of schemas.
+#[derive(Debug)]
+pub struct Registry {
+    place: RegistryPlace,
+    client: Client,
+    password: Option<String>,
+}
+
+/// A schema as the registry has it.
+#[derive(Debug)]
+pub struct Registered {
+    pub language: Language,
+    pub text: String,
+    /// What it refers to, by the names that it has for them, those first that others refer to.
+    pub references: Vec<(String, String)>,
+}
+
+/// What a schema is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Language {
+    #[default]
+    Avro,
+    Protobuf,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    schema: String,
+    #[serde(default)]
+    schema_type: Language,
+    #[serde(default)]
+    references: Vec<Reference>,
+}
+
+#[derive(Deserialize, Clone)]
+struct Reference {
+    name: String,
+    subject: String,
+    version: i64,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    #[serde(default)]
+    message: String,
+}
+
+impl Registry {
+    /// Reads the password, and asks nobody yet.
+    ///
+    /// # Errors
+    /// The password or the authority cannot be read.
+    pub async fn new(place: &RegistryPlace) -> Result<Registry, ConnectorError> {
+        let password = match &place.user {
+            Some((_, secret)) => {
+                let secret = secret.clone();
+                // Whatever the file is, nobody else waits for it.
+                let read = tokio::task::spawn_blocking(move || secret.read()).await;
+                let bytes = read
+                    .map_err(|error| ConnectorError::passing(error.to_string()))?
+                    .map_err(|error| ConnectorError::passing(error.message))?;
+                let text = String::from_utf8(bytes);
+                Some(text.map_err(|_| {
+                    ConnectorError::passing("the password for the schema registry is not UTF-8")
+                })?)
+            }
+            None => None,
+        };
+        let mut client = Client::builder()
+            .timeout(ANSWER)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy();
+        if let Some(path) = &place.ca {
+            let failed = |why: String| ConnectorError::passing(format!("{}: {why}", path.display()));
+            let pem = tokio::fs::read(path)
+                .await
+                .map_err(|error| failed(error.to_string()))?;
+            let authorities =
+                Certificate::from_pem_bundle(&pem).map_err(|error| failed(error.to_string()))?;
+            for authority in authorities {
+                client = client.add_root_certificate(authority);
+            }
+        }
+        Ok(Registry {
+            place: place.clone(),
+            client: client
+                .build()
+                .map_err(|error| ConnectorError::passing(error.to_string()))?,
+            password,
+        })
+    }
+
+    /// The schema of a number; none: there is none of that.
+    ///
+    /// # Errors
+    /// The registry does not answer, or refuses.
+    pub async fn schema(&self, id: u32) -> Result<Option<Registered>, ConnectorError> {
+        match self.get(&format!("/schemas/ids/{id}")).await? {
+            Some(answer) => self.with_references(answer).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The newest schema of a subject; none: there is no such subject.
+    ///
+    /// # Errors
+    /// The registry does not answer, or refuses.
+    pub async fn newest(&self, subject: &str) -> Result<Option<Registered>, ConnectorError> {
+        match self
+            .get(&format!("/subjects/{}/versions/latest", escaped(subject)))
+            .await?
+        {
+            Some(answer) => self.with_references(answer).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn with_references(&self, answer: Answer) -> Result<Registered, ConnectorError> {
+        let mut references: Vec<(String, String)> = vec![];
+        // What is still to be looked at; after what it refers to it is taken.
+        let mut left: Vec<(Reference, Option<Answer>)> = answer
+            .references
+            .iter()
+            .rev()
+            .map(|reference| (reference.clone(), None))
+            .collect();
+        let mut asked = 0;
+        while let Some((reference, seen)) = left.pop() {
+            if references.iter().any(|(name, _)| *name == reference.name) {
+                continue;
+            }
+            if let Some(answer) = seen {
+                references.push((reference.name, answer.schema));
+                continue;
+            }
+            asked += 1;
+            let Reference {
+                name,
+                subject,
+                version,
+            } = &reference;
+            if asked > REFERENCES_MAX {
+                let why = format!("a schema refers to more than {REFERENCES_MAX} others, or to itself");
+                return Err(self.failed(&why));
+            }
+            let path = format!("/subjects/{}/versions/{version}", escaped(subject));
+            let found: Option<Answer> = self.get(&path).await?;
+            let found = found.ok_or_else(|| {
+                self.failed(&format!(
+                    "a schema refers to \"{name}\", version {version} of subject {subject}, which is not there"
+                ))
+            })?;
+            let others = found.references.clone();
+            left.push((reference, Some(found)));
+            left.extend(others.into_iter().rev().map(|reference| (reference, None)));
+        }
+        Ok(Registered {
+            language: answer.schema_type,
+            text: answer.schema,
+            references,
+        })
+    }
+
+    /// The answer of whichever server answers; none: it says that it has no such thing.
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, ConnectorError> {
+        let mut last = None;
+        for url in &self.place.urls {
+            match self.get_from(url, path).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| self.failed("it has no address")))
+    }
+
+    async fn get_from<T: DeserializeOwned>(
+        &self,
+        url: &str,
+        path: &str,
+    ) -> Result<Option<T>, ConnectorError> {
+        let failed = |why: String| ConnectorError::passing(format!("the schema registry at {url}: {why}"));
+        let mut request = self.client.get(format!("{url}{path}")).header(
+            "Accept",
+            "application/vnd.schemaregistry.v1+json, application/json",
+        );
+        if let Some((user, _)) = &self.place.user {
+            request = request.basic_auth(user, self.password.as_ref());
+        }
+        let mut answer = request.send().await.map_err(|error| failed(cause(&error)))?;
+        let status = answer.status();
+        let mut body = vec![];
+        while let Some(piece) = answer.chunk().await.map_err(|error| failed(cause(&error)))? {
+            if body.len() + piece.len() > ANSWER_BYTES_MAX {
+                return Err(failed(format!(
+                    "an answer is larger than {} MB",
+                    ANSWER_BYTES_MAX >> 20
+                )));
+            }
+            body.extend_from_slice(&piece);
+        }
+        match status {
+            StatusCode::OK => serde_json::from_slice(&body)
+                .map(Some)
+                .map_err(|error| failed(format!("it answers {path} with what is not a schema: {error}"))),
+            StatusCode::NOT_FOUND => Ok(None),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let mut error = failed(format!("it refuses: {status}"));
+                error.hint = Some("See schema.registry.username and the password.".to_owned());
+                Err(error)
+            }
+            _ => {
+                let said = serde_json::from_slice::<Refusal>(&body).map(|refusal| refusal.message);
+                Err(failed(
+                    format!("{status} {}", said.unwrap_or_default()).trim().to_owned(),
+                ))
+            }
+        }
+    }
+
+    fn failed(&self, why: &str) -> ConnectorError {
+        ConnectorError::passing(format!(
+            "the schema registry at {}: {why}",
+            self.place.urls.join(", ")
+        ))
+    }
+}
+
+/// What is at the bottom of an error; what is above it names an address that was said already.
+fn cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return format!("it did not answer within {} seconds", ANSWER.as_secs());
+    }
+    let mut bottom: &dyn std::error::Error = error;
+    while let Some(deeper) = bottom.source() {
+        bottom = deeper;
+    }
+    bottom.to_string()
+}
+
+/// A name as part of a path.
+fn escaped(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    name.bytes()
+        .map(|byte| match plain(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        })
+        .collect()
+}
