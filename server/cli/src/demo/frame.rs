@@ -37,7 +37,7 @@ impl Addresses {
                 self.pg.ip(),
                 self.pg.port()
             ),
-            format!("HTTP:  http://{}/api/sql", self.http),
+            format!("look:  http://{}/  (HTTP: /api/sql)", self.http),
         ];
         if !self.taken.is_empty() {
             let taken: Vec<String> = self.taken.iter().map(ToString::to_string).collect();
