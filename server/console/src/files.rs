@@ -177,10 +177,12 @@ mod tests {
     fn the_page_loads_its_own_files_only() {
         let page = page("abc");
         assert!(page.contains("content=\"abc\"") && !page.contains(NONCE));
-        let loaded = page
-            .split(['"', '\''])
-            .filter(|text| text.contains('/') && !text.contains(' '));
-        for address in loaded.filter(|text| !text.starts_with('<')) {
+        let texts = page.split(['"', '\'']);
+        let loaded: Vec<&str> = texts
+            .filter(|text| text.starts_with('/') || text.contains("://"))
+            .collect();
+        assert_eq!(loaded.len(), 3);
+        for address in loaded {
             let path = address.strip_prefix("/console/");
             assert!(path.is_some_and(|path| file(path).is_some()), "{address}");
         }

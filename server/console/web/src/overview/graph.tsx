@@ -1,6 +1,6 @@
 // The graph: what feeds what. Nodes are buttons; arrows lead along the edges.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { bytes, rate, short } from "../format";
+import { bytes, short } from "../format";
 import { Icon } from "../parts/icon";
 import { Sparkline } from "../parts/sparkline";
 import { TERMS } from "../terms";
@@ -117,12 +117,10 @@ function NodeCard({ node, place, isSelected, onSelect, onKey }: CardProps) {
   const limit = node.watched?.analysis?.head_room?.limit;
   const words = facts(node);
   const kind = KIND_SHORT[node.kind] ?? node.kind;
-  const text = `${kind} ${node.name}, ${rateText(node)}${node.why ? `, ${node.why}` : ""}`;
   const shared = {
     "data-key": node.key,
     "data-name": node.name,
     "data-rows": node.rows ?? undefined,
-    "aria-label": text,
     "aria-pressed": isSelected,
     onClick: onSelect,
     onKeyDown: onKey,
@@ -132,6 +130,7 @@ function NodeCard({ node, place, isSelected, onSelect, onKey }: CardProps) {
       <button {...shared} class={`node source ${node.status}`} style={{ left: `${place.x}px`, top: `${place.y}px`, width: "132px", height: "52px" }}>
         <span class="node-name">
           <Icon name="source" />
+          <span class="sr">{kind} </span>
           <b>{node.name}</b>
         </span>
         <span class="node-facts">{words.join(" · ")}</span>
@@ -146,12 +145,13 @@ function NodeCard({ node, place, isSelected, onSelect, onKey }: CardProps) {
     >
       <span class="node-name">
         <Icon name={node.kind} />
+        <span class="sr">{kind} </span>
         <b>{node.name}</b>
         {node.status !== "ok" && node.status !== "idle" && <span class={`badge ${node.status}`}>{node.status}</span>}
       </span>
       <span class="node-rate">
         <span data-tip={TERMS.rate}>{rateText(node)}</span>
-        {node.kind !== "view" && <Sparkline series={history.of(`${node.id}.rate`)} label={`${rate(node.rate)} now`} />}
+        {node.kind !== "view" && <Sparkline series={history.of(`${node.id}.rate`)}  />}
       </span>
       <span class="node-facts">
         {words.map((word) => (

@@ -56,10 +56,10 @@ function options(props: ChartProps, width: number, height: number): uPlot.Option
     },
     axes: [
       names
-        ? { ...axis, splits: () => names.map((_, at) => at), values: () => names.map(shorten(width / Math.max(1, names.length))) }
+        ? { ...axis, size: 30, splits: () => names.map((_, at) => at), values: () => names.map(shorten(width / Math.max(1, names.length))) }
         : props.time
-          ? { ...axis, space: 80, incrs: SECONDS, values: (_, ticks) => ticks.map(clock) }
-          : axis,
+          ? { ...axis, size: 30, space: 80, incrs: SECONDS, values: (_, ticks) => ticks.map(clock) }
+          : { ...axis, size: 30 },
       { ...axis, space: 26, size: (_, values) => 16 + 6.5 * Math.max(4, ...(values ?? []).map((value) => value.length)), values: (_, ticks) => ticks.map((tick) => props.format(tick)) },
     ],
     series: [

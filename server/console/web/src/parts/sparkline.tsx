@@ -1,7 +1,7 @@
-// A line of the last minutes, without axes.
+// A line of the last minute, without axes, beside the number that says how it is now.
 import type { Series } from "../poll";
 
-export function Sparkline({ series, label }: { series: Series; label: string }) {
+export function Sparkline({ series }: { series: Series }) {
   const [width, height] = [64, 18];
   const values = series.values.slice(-60).map((value) => value ?? 0);
   const most = Math.max(...values, 1e-9);
@@ -10,7 +10,7 @@ export function Sparkline({ series, label }: { series: Series; label: string }) 
     return `${x.toFixed(1)},${(height - 1 - (value / most) * (height - 3)).toFixed(1)}`;
   });
   return (
-    <svg class="sparkline" viewBox={`0 0 ${width} ${height}`} role="img" aria-label={label}>
+    <svg class="sparkline" viewBox={`0 0 ${width} ${height}`} aria-hidden="true">
       {points.length > 1 && <polyline points={points.join(" ")} />}
     </svg>
   );
