@@ -118,8 +118,8 @@ export interface Running {
 /** Rows of a result that are kept; what is more is for a file. */
 export const ROWS_MAX = 100_000;
 
-/** Runs what a user wrote. `changed` is called as results grow. */
-export function runText(sql: string, changed: (results: Result[]) => void): Running {
+/** Runs statements of a user, one after the other until one fails. `changed` is called as results grow. */
+export function runStatements(statements: string[], changed: (results: Result[]) => void): Running {
   const id = crypto.randomUUID ? crypto.randomUUID() : `console-${Date.now()}-${Math.random()}`;
   const abort = new AbortController();
   const results = (async () => {
@@ -127,7 +127,7 @@ export function runText(sql: string, changed: (results: Result[]) => void): Runn
     const response = await request("/api/sql", {
       method: "POST",
       headers: { ...JSON_HEADERS, "X-Query-Id": id },
-      body: JSON.stringify({ query: sql }),
+      body: JSON.stringify({ queries: statements.map((query) => ({ query })) }),
       signal: abort.signal,
     });
     if (response.status === 401) throw new Unreachable("log in first");
@@ -143,10 +143,11 @@ export function runText(sql: string, changed: (results: Result[]) => void): Runn
       }
       if (performance.now() - drawn > 100) {
         drawn = performance.now();
-        changed(reader.results.slice());
+        changed(reader.snapshot());
       }
     }
-    return reader.finish();
+    reader.finish();
+    return reader.snapshot();
   })();
   return { id, results, cancel: () => void cancelQuery(id).catch(() => abort.abort()) };
 }
@@ -230,9 +231,7 @@ export async function logIn(name: string, secret: string): Promise<boolean> {
   }
 }
 
-/** Forgets who one was. */
+/** Forgets who one was, and everything that was shown: both are in the memory of the page only. */
 export function logOut(): void {
-  authorization = undefined;
-  user.value = undefined;
-  connection.value = "login";
+  location.reload();
 }

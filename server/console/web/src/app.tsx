@@ -1,4 +1,5 @@
 // The frame around the pages: where one can go, who one is, and whether the server answers.
+import { Fragment } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { connection, connectionDetail, logIn, logOut, select, user } from "./api";
 import { OverviewPage } from "./overview/overview";
@@ -68,10 +69,13 @@ export function App() {
       {state === "login" && <Login />}
       <main id="main" tabIndex={-1} class={state === "ok" || state === "login" ? "" : "dimmed"} inert={state === "login"}>
         <h1 class="sr">{PAGES.find((entry) => entry.page === page)?.name}</h1>
-        {page === "overview" && <OverviewPage />}
-        {page === "sql" && <SqlPage />}
-        {page === "time" && <TimePage />}
-        {page === "room" && <RoomPage />}
+        {/* For somebody else everything is asked anew. */}
+        <Fragment key={user.value ?? ""}>
+          {page === "overview" && <OverviewPage />}
+          {page === "sql" && <SqlPage />}
+          {page === "time" && <TimePage />}
+          {page === "room" && <RoomPage />}
+        </Fragment>
       </main>
       <Footer />
       <TipLayer />

@@ -92,7 +92,9 @@ export class History {
     return rate;
   }
 
+  /** As of now: another one each time, by which whoever draws it knows that it has to. */
   of(name: string): Series {
-    return this.series.get(name) ?? { at: [], values: [] };
+    const { at, values } = this.series.get(name) ?? { at: [], values: [] };
+    return { at, values };
   }
 }

@@ -114,6 +114,11 @@ export class ResultReader {
     else if (this.depth >= RESULT) this.outline += rest;
   }
 
+  /** The results so far. They stay as they are, while more comes: what is drawn is told apart by its identity. */
+  snapshot(): Result[] {
+    return this.results.map((result) => ({ ...result, rows: result.rows.slice() }));
+  }
+
   /** The results, when nothing more comes. */
   finish(): Result[] {
     const last = this.current;

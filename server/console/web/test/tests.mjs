@@ -100,6 +100,7 @@ export const TESTS = [
       await page.keyboard.press("Control+Space");
       await page.locator(".cm-tooltip-autocomplete", { hasText: "revenue" }).waitFor();
       await page.keyboard.press("Escape");
+      visit.expectsFailures = true;
       // An error is underlined where it is, behind characters of two units too.
       await visit.run("SELECT '\u{1F600}' AS smile, nope FROM revenue");
       await page.getByRole("alert").waitFor();
@@ -257,6 +258,7 @@ export const TESTS = [
       await page.getByRole("heading", { name: "Log in" }).waitFor();
       // A token does as well, and its role's rights are what counts.
       await server.sql("CREATE ROLE looker LOGIN PASSWORD 'x'; GRANT SELECT ON revenue TO looker", as);
+      await server.sql("ALTER SYSTEM SET access_control = on", as);
       const [made] = await server.sql("CREATE TOKEN seen FOR ROLE looker", as);
       await page.getByRole("button", { name: "with a token" }).click();
       await page.getByLabel("Token").fill(made.rows[0].find((cell) => String(cell).startsWith('millrace_')) ?? made.rows[0][0]);

@@ -16,6 +16,7 @@ async function load(path) {
 const { ResultReader, cells } = await load("result.ts");
 const { LiveRows } = await load("sql/liverows.ts");
 const { duration, bytes, short, instant, intervalSeconds } = await load("format.ts");
+const { statements } = await load("sql/dialect.ts");
 const { csv } = await load("sql/csv.ts");
 const { quoted, qualified } = await load("names.ts");
 
@@ -143,4 +144,13 @@ test("names and files are quoted where they must be", () => {
   assert.equal(qualified({ schema: "s", name: "t" }), "s.t");
   const result = { columns: [{ name: "a" }, { name: "b" }], rows: [["1", null], ["", 'x "y"']] };
   assert.equal(csv(result), 'a,b\n1,\n"","x ""y"""\n');
+});
+
+test("a text is cut into its statements", () => {
+  const cut = (text) => statements(text).map((piece) => piece.text);
+  assert.deepEqual(cut("SELECT 1; SELECT ';' AS \"a;b\" -- no; end\n, 2;\n\n;"), ["SELECT 1", "SELECT ';' AS \"a;b\" -- no; end\n, 2"]);
+  assert.deepEqual(cut("CREATE FUNCTION f() RETURNS int AS $$ SELECT 1; $$ LANGUAGE sql; /* ; */ SELECT 2"), ["CREATE FUNCTION f() RETURNS int AS $$ SELECT 1; $$ LANGUAGE sql", "SELECT 2"]);
+  assert.deepEqual(cut("-- nothing\n;"), []);
+  const text = "SELECT 1;\n  SELECT nope";
+  for (const piece of statements(text)) assert.equal(text.slice(piece.from, piece.from + piece.text.length), piece.text);
 });

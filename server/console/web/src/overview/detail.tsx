@@ -1,6 +1,6 @@
 // One relation: what is counted of it, its last minutes, its definition, some of its rows, and where its time goes.
 import { useEffect, useState } from "preact/hooks";
-import { isConnection, lines, runText, select } from "../api";
+import { isConnection, lines, runStatements, select } from "../api";
 import { bytes, count, duration, instant, rate, short } from "../format";
 import { qualified } from "../names";
 import { Chart } from "../parts/chart";
@@ -149,7 +149,7 @@ function Sample({ name }: { name: string }) {
   const [result, setResult] = useState<Result | undefined>();
   const [round, setRound] = useState(0);
   useEffect(() => {
-    const running = runText(`SELECT * FROM ${name} LIMIT ${SAMPLE_ROWS}`, () => {});
+    const running = runStatements([`SELECT * FROM ${name} LIMIT ${SAMPLE_ROWS}`], () => {});
     running.results.then(([first]) => setResult(first)).catch(() => {});
   }, [name, round]);
   return (

@@ -6,7 +6,7 @@ export function Sparkline({ series }: { series: Series }) {
   const values = series.values.slice(-60).map((value) => value ?? 0);
   const most = Math.max(...values, 1e-9);
   const points = values.map((value, at) => {
-    const x = width - (values.length - 1 - at) * (width / 59);
+    const x = width - (values.length - 1 - at) * (width / Math.max(15, values.length - 1));
     return `${x.toFixed(1)},${(height - 1 - (value / most) * (height - 3)).toFixed(1)}`;
   });
   return (

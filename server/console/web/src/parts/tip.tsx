@@ -29,12 +29,14 @@ export function TipLayer() {
     document.addEventListener("focusin", show);
     document.addEventListener("keydown", hide);
     document.addEventListener("scroll", hide, true);
+    document.addEventListener("click", hide);
     addEventListener("hashchange", hide);
     return () => {
       document.removeEventListener("pointerover", show);
       document.removeEventListener("focusin", show);
       document.removeEventListener("keydown", hide);
       document.removeEventListener("scroll", hide, true);
+      document.removeEventListener("click", hide);
       removeEventListener("hashchange", hide);
     };
   }, []);

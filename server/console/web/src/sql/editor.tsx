@@ -1,20 +1,14 @@
 // The editor: CodeMirror with SQL, the catalog's names, and errors at their place.
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
-import { PostgreSQL, SQLDialect, sql, type SQLNamespace } from "@codemirror/lang-sql";
+import { sql, type SQLNamespace } from "@codemirror/lang-sql";
 import { HighlightStyle, bracketMatching, syntaxHighlighting } from "@codemirror/language";
 import { setDiagnostics } from "@codemirror/lint";
 import { Compartment, EditorState, type Extension } from "@codemirror/state";
 import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers, placeholder } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "preact/hooks";
-
-/** Words of ours that PostgreSQL has not. */
-const WORDS =
-  "stream source sink materialized watermark subscribe snapshot progress emit changes tumble hop session cumulate retention " +
-  "connector duration predict profile jobs batches backpressure suspended watermarks workers processlist streams sources sinks reducer";
-
-const dialect = SQLDialect.define({ ...PostgreSQL.spec, keywords: `${PostgreSQL.spec.keywords} ${WORDS}` });
+import { dialect } from "./dialect";
 
 const highlight = HighlightStyle.define([
   { tag: tags.keyword, color: "var(--code-keyword)", fontWeight: "600" },
@@ -35,6 +29,8 @@ const look = EditorView.theme({
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--selection)" },
   ".cm-tooltip": { backgroundColor: "var(--raised)", color: "var(--ink)", border: "1px solid var(--line)" },
   ".cm-tooltip-autocomplete > ul > li[aria-selected]": { backgroundColor: "var(--accent)", color: "var(--on-accent)" },
+  // Underlined without a picture: the page loads none that are written into styles.
+  ".cm-lintRange-error": { backgroundImage: "none", textDecoration: "underline wavy var(--bad)", textUnderlineOffset: "3px" },
   ".cm-placeholder": { color: "var(--ink-soft)" },
 });
 

@@ -50,11 +50,13 @@ export function Live(props: { query: string; onEnd(): void }) {
       while (!abort.signal.aborted) {
         await untilVisible(abort.signal);
         watching = new AbortController();
-        rows.current = new LiveRows();
+        // What is shown stays until there is something new.
+        let fresh: LiveRows | undefined;
         try {
           await follow(props.query, AbortSignal.any([abort.signal, watching.signal]), (changes) => {
             setAway(false);
-            rows.current.apply(changes, performance.now());
+            if (!fresh) rows.current = fresh = new LiveRows();
+            fresh.apply(changes, performance.now());
             changed();
           });
           // The server ended it, as it does when it stops.
@@ -62,7 +64,7 @@ export function Live(props: { query: string; onEnd(): void }) {
         } catch (failure) {
           if (abort.signal.aborted) return;
           if (watching.signal.aborted) continue;
-          if (failure instanceof QueryError && failure.error.code !== "57P01") return setError(failure.error);
+          if (failure instanceof QueryError && !isAwayCode(failure.error.code)) return setError(failure.error);
           if (!(failure instanceof Unreachable) && !(failure instanceof QueryError)) return setError({ message: String(failure) });
           setAway(true);
         }
@@ -128,6 +130,11 @@ export function Live(props: { query: string; onEnd(): void }) {
         ))}
     </section>
   );
+}
+
+/** The server stops, or starts. */
+function isAwayCode(code: string | undefined): boolean {
+  return code?.startsWith("57P") ?? false;
 }
 
 /** Until the page is looked at, or the signal ends the waiting. */

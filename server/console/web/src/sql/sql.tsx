@@ -1,11 +1,12 @@
 // The SQL page: a text, what it answers, what was run before, and a relation that is followed.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Unreachable, runText, type Running } from "../api";
+import { Unreachable, runStatements, type Running } from "../api";
 import { ago, duration } from "../format";
 import { Icon } from "../parts/icon";
 import type { Result } from "../result";
 import { handedSql } from "../route";
 import { askNames, names } from "./catalog";
+import { statements, type Piece } from "./dialect";
 import { Editor, type EditorHandle } from "./editor";
 import { Live } from "./live";
 import { forgetAll, past, remember } from "./past";
@@ -46,7 +47,8 @@ export function SqlPage() {
     const handle = editor.current;
     if (!handle || running) return;
     const { text, from } = handle.chosen();
-    if (text.trim() === "") return;
+    const pieces = statements(text);
+    if (pieces.length === 0) return;
     if (/^\s*subscribe\b/i.test(text)) return setLive(text.replace(/;\s*$/, ""));
     kept.ran = text;
     handle.mark([]);
@@ -54,15 +56,17 @@ export function SqlPage() {
     setLive(undefined);
     show([]);
     const begun = performance.now();
-    const started = runText(text, show);
+    const started = runStatements(pieces.map((piece) => piece.text), show);
     setRunning(started);
     let failed = true;
     try {
       const all = await started.results;
-      show(all.slice());
-      const error = all.find((result) => result.error)?.error;
+      show(all);
+      // The first that fails is the last that was run.
+      const error = all.at(-1)?.error;
+      const piece = pieces[all.length - 1];
       failed = error !== undefined;
-      if (error?.position !== undefined) handle.mark([place(text, from, error.position, error.message)]);
+      if (piece && error?.position !== undefined) handle.mark([place(piece, from, error.position, error.message)]);
     } catch (error) {
       setMessage(error instanceof Unreachable ? "The server did not answer." : error instanceof Error ? error.message : String(error));
     }
@@ -123,10 +127,10 @@ export function SqlPage() {
 }
 
 /** The word at a position of the server, which counts characters from 1, as places of the editor. */
-function place(text: string, from: number, position: number, message: string): { from: number; to: number; message: string } {
-  const before = [...text].slice(0, position - 1).join("").length;
-  const word = /^("[^"]*"|'[^']*'|[\p{L}\p{N}_$]+|.)/su.exec(text.slice(before))?.[0] ?? "";
-  const start = from + before;
+function place(piece: Piece, from: number, position: number, message: string): { from: number; to: number; message: string } {
+  const before = [...piece.text].slice(0, position - 1).join("").length;
+  const word = /^("[^"]*"|'[^']*'|[\p{L}\p{N}_$]+|.)/su.exec(piece.text.slice(before))?.[0] ?? "";
+  const start = from + piece.from + before;
   return { from: word === "" ? Math.max(0, start - 1) : start, to: start + word.length, message };
 }
 
