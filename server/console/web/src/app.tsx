@@ -140,7 +140,7 @@ function Login() {
   };
   return (
     <div class="login-box">
-      <form class="login" onSubmit={(event) => void submit(event)} aria-label="log in">
+      <form class="login-form" onSubmit={(event) => void submit(event)} aria-label="log in">
         <h2>Log in</h2>
         {!byToken && (
           <label>

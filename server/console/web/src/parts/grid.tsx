@@ -5,7 +5,7 @@ import type { Cell } from "../result";
 const ROW_HEIGHT = 26;
 /** Rows beyond the edges, so that scrolling shows no gaps. */
 const SPARE = 8;
-const CHARACTER = 7.3;
+const CHARACTER = 7.6;
 
 export interface GridProps {
   columns: { name: string; type: string }[];
@@ -23,7 +23,7 @@ function widths(props: GridProps): number[] {
   const seen = props.rows.slice(0, 200);
   return props.columns.map((column, at) => {
     const longest = seen.reduce((most, row) => Math.max(most, row[at]?.length ?? 4), column.name.length + 1);
-    return Math.round(Math.min(420, Math.max(56, longest * CHARACTER + 22)));
+    return Math.round(Math.min(420, Math.max(56, longest * CHARACTER + 24)));
   });
 }
 

@@ -1,5 +1,5 @@
 // The editor: CodeMirror with SQL, the catalog's names, and errors at their place.
-import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
+import { autocompletion, closeBrackets, closeBracketsKeymap, closeCompletion, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { sql, type SQLNamespace } from "@codemirror/lang-sql";
 import { HighlightStyle, bracketMatching, syntaxHighlighting } from "@codemirror/language";
@@ -111,6 +111,7 @@ export function Editor(props: EditorProps) {
     props.handle({
       text: () => made.state.doc.toString(),
       chosen: () => {
+        closeCompletion(made);
         const { from, to } = made.state.selection.main;
         return from === to ? { text: made.state.doc.toString(), from: 0 } : { text: made.state.sliceDoc(from, to), from };
       },
