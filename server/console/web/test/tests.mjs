@@ -35,6 +35,11 @@ export const TESTS = [
       // What would be the limit first is told by the model.
       await page.locator(".node.limit-cpu, .node.limit-one_task").first().waitFor();
       await visit.look("overview");
+      // Its rate stays, whatever else is answered meanwhile.
+      for (let looks = 0; looks < 25; looks++) {
+        assert.match(await page.locator(`${node("flights")} .node-rate`).textContent(), /^\d.* rows\/s$/);
+        await page.waitForTimeout(150);
+      }
       await page.locator(node("airline_delays")).click();
       await page.locator(".detail .grid-row").first().waitFor();
       await page.locator(".detail pre", { hasText: "JOIN airlines" }).waitFor();

@@ -42,11 +42,15 @@ export interface Watched {
 
 export type Status = "ok" | "idle" | "filling" | "behind" | "failed";
 
-/** A node of the graph. */
-export interface Node extends Relation {
-  key: string;
+/** A relation with what its counters have grown by in a second. */
+export interface Measured extends Relation {
   rate: number | undefined;
   cores: number | undefined;
+}
+
+/** A node of the graph. */
+export interface Node extends Measured {
+  key: string;
   status: Status;
   /** Why it is not well. */
   why: string | undefined;
@@ -62,7 +66,6 @@ export interface Edge {
 export interface Overview {
   nodes: Node[];
   edges: Edge[];
-  at: number;
 }
 
 /** Behind the clock by more than this, something is wrong with a pipeline (seconds). */
@@ -80,8 +83,8 @@ export const history = new History();
 let known = "";
 let dependencies: { relation: number; reads: number }[] = [];
 
-/** Asks how everything is. What feeds what is asked for only when there is something new. */
-export async function askRelations(signal: AbortSignal): Promise<Relation[]> {
+/** Asks how everything is, and notes it. What feeds what is asked for only when there is something new. */
+export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
   let [rows] = (await selectAll([RELATIONS], signal)) as unknown as [Relation[]];
   const ids = rows.map((row) => row.id).join();
   if (ids !== known) {
@@ -90,28 +93,24 @@ export async function askRelations(signal: AbortSignal): Promise<Relation[]> {
     rows = answers[1] as unknown as Relation[];
     known = rows.map((row) => row.id).join();
   }
-  return rows;
+  const at = Date.now() / 1000;
+  return rows.map((row) => measured(row, at));
+}
+
+function measured(row: Relation, at: number): Measured {
+  const rate = history.count(`${row.id}.rate`, at, row.changes);
+  const busy = history.count(`${row.id}.busy`, at, row.busy_us);
+  if (row.freshness_us != null && (rate ?? 0) > 0) history.note(`${row.id}.freshness`, at, row.freshness_us / 1e6);
+  return { ...row, rate, cores: busy === undefined ? undefined : busy / 1e6 };
 }
 
 /** Puts together what was answered. */
-export function overview(rows: Relation[], watched: Map<number, Watched>, at: number): Overview {
+export function overview(rows: Measured[], watched: Map<number, Watched>): Overview {
   const nodes: Node[] = [];
   const rates = new Map<number, number | undefined>();
   for (const row of rows) {
-    const changes = history.count(`${row.id}.rate`, at, row.changes);
-    const busy = history.count(`${row.id}.busy`, at, row.busy_us);
-    if (row.freshness_us != null && (changes ?? 0) > 0) history.note(`${row.id}.freshness`, at, row.freshness_us / 1e6);
-    history.note(`${row.id}.bytes`, at, row.bytes);
-    rates.set(row.id, changes);
-    const node: Node = {
-      ...row,
-      key: `r${row.id}`,
-      rate: changes,
-      cores: busy === undefined ? undefined : busy / 1e6,
-      status: "ok",
-      why: undefined,
-      watched: watched.get(row.id),
-    };
+    rates.set(row.id, row.rate);
+    const node: Node = { ...row, key: `r${row.id}`, status: "ok", why: undefined, watched: watched.get(row.id) };
     judge(node);
     nodes.push(node);
   }
@@ -124,7 +123,7 @@ export function overview(rows: Relation[], watched: Map<number, Watched>, at: nu
       edges.push({ from: `c${node.id}`, to: node.key, rate: node.rate });
     }
   }
-  return { nodes, edges, at };
+  return { nodes, edges };
 }
 
 /** How a node is, and why if it is not well. */

@@ -10,7 +10,7 @@ import { replay, replayError, startReplay, stopReplay } from "../sample";
 import { TERMS } from "../terms";
 import { Detail } from "./detail";
 import { Graph } from "./graph";
-import { askRelations, overview, type Node, type Overview, type Relation, type Watched } from "./model";
+import { askRelations, overview, type Measured, type Node, type Overview, type Watched } from "./model";
 
 const EVERY_MS = 1000;
 /** For how long the views are watched each time. Not at all while nothing comes. */
@@ -34,16 +34,10 @@ function useWatched(isBusy: boolean): Map<number, Watched> {
 }
 
 export function OverviewPage() {
-  const polled = usePoll<{ rows: Relation[]; at: number }>(async (signal) => {
-    const rows = await askRelations(signal);
-    return { rows, at: Date.now() / 1000 };
-  }, EVERY_MS);
+  const polled = usePoll<Measured[]>(askRelations, EVERY_MS);
   const [isBusy, setBusy] = useState(false);
   const watched = useWatched(isBusy);
-  const seen = useMemo(
-    () => (polled.value ? overview(polled.value.rows, watched, polled.value.at) : undefined),
-    [polled.value, watched],
-  );
+  const seen = useMemo(() => (polled.value ? overview(polled.value, watched) : undefined), [polled.value, watched]);
   const views = seen?.nodes.filter((node) => node.kind === "materialized view") ?? [];
   const busy = views.length > 0 && (seen?.nodes.some((node) => (node.rate ?? 0) > 0) ?? false);
   // It takes a while of quiet until nobody looks any more.
