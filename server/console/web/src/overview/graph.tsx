@@ -118,6 +118,7 @@ function NodeCard({ node, place, isSelected, onSelect, onKey }: CardProps) {
   const words = facts(node);
   const kind = KIND_SHORT[node.kind] ?? node.kind;
   const shared = {
+    title: node.name,
     "data-key": node.key,
     "data-name": node.name,
     "data-rows": node.rows ?? undefined,

@@ -16,6 +16,8 @@ const EVERY_MS = 1000;
 /** For how long the views are watched each time. Not at all while nothing comes. */
 const WATCHED = "EXPLAIN ANALYZE (DURATION '2s', FORMAT JSON) MATERIALIZED VIEWS";
 const PAUSE_MS = 1000;
+/** With more nodes than this one looks for them by name. */
+const FIND_FROM = 12;
 
 /** What holds each view back, asked again and again while rows come. */
 function useWatched(isBusy: boolean): Map<number, Watched> {
@@ -58,6 +60,7 @@ export function OverviewPage() {
         <Summary overview={seen} />
         <Troubles nodes={seen.nodes} />
         <ReplayBar />
+        {seen.nodes.length > FIND_FROM && <Find nodes={seen.nodes} />}
         <Graph overview={seen} selected={selectedKey} onSelect={(key) => go("overview", key)} />
         <Legend />
       </div>
@@ -130,6 +133,26 @@ function Legend() {
           <i class={name} /> {text}
         </span>
       ))}
+    </p>
+  );
+}
+
+/** Leads to a relation by its name. */
+function Find({ nodes }: { nodes: Node[] }) {
+  const find = (name: string) => {
+    const found = nodes.find((node) => node.name === name && node.kind !== "source");
+    if (!found) return;
+    go("overview", found.key);
+    document.querySelector(`[data-key="${found.key}"]`)?.scrollIntoView({ block: "center", inline: "center" });
+  };
+  return (
+    <p class="find">
+      <input type="search" list="relations" placeholder="Find a relation" aria-label="Find a relation" onInput={(event) => find(event.currentTarget.value)} />
+      <datalist id="relations">
+        {nodes.filter((node) => node.kind !== "source").map((node) => (
+          <option key={node.key} value={node.name} />
+        ))}
+      </datalist>
     </p>
   );
 }
