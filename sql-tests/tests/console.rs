@@ -74,24 +74,24 @@ async fn relations_tell_what_flows_through_them() {
         found,
         [
             "orders stream - 2 2 t - - t",
-            "orders$late stream - 0 0 f - - f",
+            "orders$late stream - 0 0 t - - f",
             "customers table - 2 2 t - - f",
             "plain view - - - f - - f",
             "revenue materialized view running 2 2 t t t f",
             "best materialized view running 1 1 t t t f",
         ]
     );
-    let sql = "SELECT r.name, f.name FROM mr_catalog.dependencies d JOIN mr_catalog.relations r ON r.id = d.relation \
+    let sql = "SELECT r.name, f.name, d.what FROM mr_catalog.dependencies d JOIN mr_catalog.relations r ON r.id = d.relation \
                JOIN mr_catalog.relations f ON f.id = d.reads ORDER BY 1, 2";
     let found = text(rows(&client, sql).await.unwrap());
     assert_eq!(
         found,
         [
-            "best revenue",
-            "orders$late orders",
-            "plain customers",
-            "revenue customers",
-            "revenue orders",
+            "best revenue rows",
+            "orders$late orders late rows",
+            "plain customers rows",
+            "revenue customers rows",
+            "revenue orders rows",
         ]
     );
     let sql = "SELECT class, monotasks > 0, busy_us > 0 FROM mr_catalog.cpu";

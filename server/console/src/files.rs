@@ -2,14 +2,10 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::io::{Read, Write};
 use std::sync::OnceLock;
 
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
-
 use crate::flights;
+use crate::gzip::{compressed, decompressed};
 
 /// What in the page stands for the nonce of its styles.
 const NONCE: &str = "{{nonce}}";
@@ -139,20 +135,6 @@ impl File {
             Forms { plain, gzip, tag }
         })
     }
-}
-
-fn compressed(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(vec![], Compression::best());
-    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
-    written.expect("writing into memory cannot fail")
-}
-
-pub(crate) fn decompressed(bytes: &[u8]) -> Vec<u8> {
-    let mut plain = vec![];
-    GzDecoder::new(bytes)
-        .read_to_end(&mut plain)
-        .expect("a file inside the binary is whole: a test reads all of them");
-    plain
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use crate::files::decompressed;
+use crate::gzip::decompressed;
 
 /// The flights, compressed: an object of JSON a line, in the order of their scheduled departures.
 pub const FLIGHTS: &[u8] = include_bytes!("../data/flights/flights.ndjson.gz");

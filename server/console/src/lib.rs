@@ -10,3 +10,4 @@
 
 pub mod files;
 pub mod flights;
+mod gzip;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray};
+use millrace_catalog::event_time::EventTimeDef;
 use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{CatalogSnapshot, Definition, Object, kind_name};
 use millrace_database::Database;
@@ -229,29 +230,31 @@ pub(super) fn relations(database: &Database) -> Columns {
     ]
 }
 
-/// One row for each relation that another one reads.
+/// One row for each relation that another one reads, and which rows of it that are: all, or those that it could not take.
 pub(super) fn dependencies(database: &Database) -> Columns {
     let catalog = database.catalog();
     let objects = carriers(&catalog);
     let known: BTreeSet<ObjectId> = objects.iter().map(|object| object.id).collect();
-    let mut edges: BTreeSet<(ObjectId, ObjectId)> = BTreeSet::new();
+    let mut edges: BTreeMap<(ObjectId, ObjectId), &str> = BTreeMap::new();
     for object in &objects {
+        // What a stream could not take goes to streams beside it: it depends on them, and they are fed by it.
+        let relation = object.relation();
+        let event_time = relation.and_then(|relation| relation.event_time.as_ref());
+        let late = event_time.and_then(EventTimeDef::late_stream);
+        let bad = relation.and_then(|relation| relation.errors);
         let reads = object.depends.iter().filter(|id| known.contains(id));
-        edges.extend(reads.map(|id| (object.id, *id)));
-        // Where its late rows go.
-        let late = object
-            .relation()
-            .and_then(|relation| relation.event_time.as_ref());
-        if let Some(late) = late.and_then(|event_time| event_time.late_stream()) {
-            edges.insert((late, object.id));
-        }
+        let reads = reads.filter(|id| Some(**id) != late && Some(**id) != bad);
+        edges.extend(reads.map(|id| ((object.id, *id), "rows")));
+        edges.extend(late.map(|late| ((late, object.id), "late rows")));
+        edges.extend(bad.map(|bad| ((bad, object.id), "bad records")));
     }
     let column = |of: fn(&(ObjectId, ObjectId)) -> ObjectId| -> ArrayRef {
-        let ids = edges.iter().map(|edge| i64::try_from(of(edge).0).ok());
+        let ids = edges.keys().map(|edge| i64::try_from(of(edge).0).ok());
         Arc::new(ids.collect::<Int64Array>())
     };
     vec![
         ("relation", column(|(relation, _)| *relation)),
         ("reads", column(|(_, reads)| *reads)),
+        ("what", texts(edges.values().map(|what| (*what).to_owned()))),
     ]
 }

@@ -91,9 +91,10 @@ function Edges(props: { edges: Edge[]; paths: Map<string, { path: string; x: num
         return (
           <g key={edgeKey(edge)} class={flow > 0 ? "edge flowing" : "edge"}>
             <path d={place.path} style={{ strokeWidth: `${1.2 + Math.min(3, Math.log10(1 + flow) * 0.6)}px` }} marker-end="url(#arrow)" />
-            {flow > 0 && (
+            {(flow > 0 || edge.what) && (
               <text x={place.x} y={place.y - 6}>
-                {short(Math.round(flow))}/s
+                {edge.what ? `${edge.what} ` : ""}
+                {flow > 0 && `${short(Math.round(flow))}/s`}
               </text>
             )}
           </g>

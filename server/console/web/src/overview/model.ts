@@ -61,6 +61,8 @@ export interface Edge {
   from: string;
   to: string;
   rate: number | undefined;
+  /** Which rows, if not all. */
+  what?: string;
 }
 
 export interface Overview {
@@ -75,13 +77,13 @@ const LAG_MAX = 10;
 const RELATIONS =
   "SELECT id, schema, name, kind, connector, state, pipeline, epoch, rows, changes, rows_waiting, bytes, on_disk_bytes, busy_us, " +
   "freshness_us, watermark, late_rows, lag_seconds, error FROM mr_catalog.relations WHERE database = current_database()";
-const DEPENDENCIES = "SELECT relation, reads FROM mr_catalog.dependencies";
+const DEPENDENCIES = "SELECT relation, reads, what FROM mr_catalog.dependencies";
 
 /** The last minutes, for as long as the page is open. */
 export const history = new History();
 
 let known = "";
-let dependencies: { relation: number; reads: number }[] = [];
+let dependencies: { relation: number; reads: number; what: string }[] = [];
 
 /** Asks how everything is, and notes it. What feeds what is asked for only when there is something new. */
 export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
@@ -116,7 +118,10 @@ export function overview(rows: Measured[], watched: Map<number, Watched>): Overv
   }
   const edges: Edge[] = dependencies
     .filter((edge) => rates.has(edge.relation) && rates.has(edge.reads))
-    .map((edge) => ({ from: `r${edge.reads}`, to: `r${edge.relation}`, rate: rates.get(edge.reads) }));
+    .map((edge) => {
+      const isAll = edge.what === "rows";
+      return { from: `r${edge.reads}`, to: `r${edge.relation}`, rate: rates.get(isAll ? edge.reads : edge.relation), what: isAll ? undefined : edge.what };
+    });
   for (const node of nodes.slice()) {
     if (node.kind === "stream" && node.connector) {
       nodes.push({ ...node, key: `c${node.id}`, kind: "source", name: node.connector, schema: "public" });
