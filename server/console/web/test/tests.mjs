@@ -210,6 +210,32 @@ export const TESTS = [
     },
   },
   {
+    name: "filling",
+    async run(visit) {
+      const { page, server } = visit;
+      await server.sql("CREATE TABLE numbers (i INT); INSERT INTO numbers SELECT i FROM generate_series(1, 50000) AS g(i)");
+      // Slowly, so that one can look at it.
+      const made = fetch(`${server.url}api/sql`, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ query: "CREATE MATERIALIZED VIEW slow AS SELECT i % 7 AS k, count(*) FROM numbers GROUP BY 1", settings: { background_ddl: "on", backfill_rate_limit: "100" } }),
+      }).then((response) => response.json());
+      const [result] = (await made).results;
+      assert.ok(result.ok, JSON.stringify(result));
+      await visit.open();
+      // Who is behind is found at a glance, with the reason.
+      await page.locator(".troubles li.filling", { hasText: "slow" }).waitFor();
+      await page.locator(`${node("slow")}.filling`).waitFor();
+      assert.equal(await page.locator(".edge").count(), 1);
+      await visit.look("filling", { dark: false });
+      await visit.go("room");
+      await page.getByRole("progressbar", { name: "progress of slow" }).waitFor();
+      const [job] = await server.sql("SELECT id FROM mr_catalog.jobs");
+      await server.sql(`CANCEL JOB ${job.rows[0][0]}`);
+      await page.getByText("No view is being made").waitFor();
+    },
+  },
+  {
     name: "restart",
     async run(visit) {
       const { page, server } = visit;

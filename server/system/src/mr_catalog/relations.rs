@@ -8,9 +8,10 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray};
 use millrace_catalog::event_time::EventTimeDef;
 use millrace_catalog::temporary::is_temporary;
-use millrace_catalog::{CatalogSnapshot, Definition, Object, kind_name};
+use millrace_catalog::{Definition, Object, kind_name};
 use millrace_database::Database;
 use millrace_database::clock::now_ms;
+use millrace_database::database::jobs::JobInfo;
 use millrace_database::database::sinks::SinkStatus;
 use millrace_database::database::sources::Progress;
 use millrace_engine::{ActivityCounts, PipelineStatus, ViewStatus, WatermarkStatus};
@@ -65,7 +66,7 @@ struct Seen {
     watermarks: HashMap<RelationId, WatermarkStatus>,
     sources: HashMap<ObjectId, Progress>,
     sinks: HashMap<ObjectId, SinkStatus>,
-    filling: BTreeSet<ObjectId>,
+    jobs: HashMap<ObjectId, JobInfo>,
 }
 
 impl Seen {
@@ -97,7 +98,7 @@ impl Seen {
                 .collect(),
             sources: sources.map(|info| (info.stream, info.progress)).collect(),
             sinks: database.sinks().list().into_iter().collect(),
-            filling: jobs.filter(|job| job.error.is_none()).map(|job| job.id).collect(),
+            jobs: jobs.map(|job| (job.id, job)).collect(),
         }
     }
 
@@ -140,8 +141,10 @@ impl Seen {
             );
             row.error = view.failure.clone().or(view.last_expression_error.clone());
         }
-        if self.filling.contains(&object.id) {
-            row.state = Some("filling".to_owned());
+        if let Some(job) = self.jobs.get(&object.id) {
+            row.state = Some(job.state.to_owned());
+            row.waiting = Some(job.rows_total.saturating_sub(job.rows_done));
+            row.error = job.error.clone();
         }
         if let Some(status) = self.watermarks.get(&relation) {
             row.watermark = status.watermark;
@@ -180,14 +183,20 @@ fn freshness_us(status: &PipelineStatus) -> Option<u64> {
     Some(times.get(times.len() / 2)? / 1_000)
 }
 
-fn carriers(catalog: &CatalogSnapshot) -> Vec<&Arc<Object>> {
-    catalog.objects().filter(|object| carries_rows(object)).collect()
+/// What carries rows, or will when it has been filled; in the order in which it was made.
+fn carriers(database: &Database) -> Vec<Arc<Object>> {
+    let catalog = database.catalog();
+    let made = database.being_made().into_iter();
+    let made = made.filter(|object| catalog.object(object.id).is_none());
+    let all = catalog.objects().cloned().chain(made);
+    let mut carriers: Vec<Arc<Object>> = all.filter(|object| carries_rows(object)).collect();
+    carriers.sort_by_key(|object| object.id);
+    carriers
 }
 
 /// One row a stream, table, view, materialized view, file that is read, or sink.
 pub(super) fn relations(database: &Database) -> Columns {
-    let catalog = database.catalog();
-    let objects = carriers(&catalog);
+    let objects = carriers(database);
     let seen = Seen::of(database);
     let rows: Vec<Row> = objects.iter().map(|object| seen.row(database, object)).collect();
     let optional = |of: fn(&Row) -> Option<u64>| optional_numbers(rows.iter().map(of));
@@ -232,8 +241,7 @@ pub(super) fn relations(database: &Database) -> Columns {
 
 /// One row for each relation that another one reads, and which rows of it that are: all, or those that it could not take.
 pub(super) fn dependencies(database: &Database) -> Columns {
-    let catalog = database.catalog();
-    let objects = carriers(&catalog);
+    let objects = carriers(database);
     let known: BTreeSet<ObjectId> = objects.iter().map(|object| object.id).collect();
     let mut edges: BTreeMap<(ObjectId, ObjectId), &str> = BTreeMap::new();
     for object in &objects {

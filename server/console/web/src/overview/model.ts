@@ -140,9 +140,9 @@ function judge(node: Node): void {
   if (node.state === "failed" || node.state === "failing") {
     node.status = "failed";
     node.why = node.error ?? "it has failed";
-  } else if (node.state === "filling") {
+  } else if (node.kind === "materialized view" && node.state !== null && node.state !== "running") {
     node.status = "filling";
-    node.why = "rows that were there before it are being read";
+    node.why = `${node.state}: ${short(waiting)} rows that were there before it are still to be read`;
   } else if ((node.lag_seconds ?? 0) > LAG_MAX) {
     node.status = "behind";
     node.why = `${duration(node.lag_seconds)} behind${node.error ? `: ${node.error}` : ""}`;

@@ -168,6 +168,7 @@ function note({ at, cpu, disks, batches, memory, feeds }: Facts): void {
     history.count(`service ${name}`, at, sum(kinds, (disk) => disk.service_us) / 1e6);
   }
   for (const row of memory) if (row.holder === "process") history.note(`memory ${row.name}`, at, row.bytes);
+  history.note("paused", at, cpu.reduce((all, row) => all + row.tasks_paused, 0));
   history.note("group size", at, Math.max(0, ...batches.map((batch) => batch.group_size)));
   history.note("rows waiting", at, feeds.reduce((all, feed) => all + feed.rows, 0));
 }

@@ -47,6 +47,7 @@ function Cores({ facts }: { facts: Facts }) {
   const cores = facts.workers.reduce((sum, worker) => sum + worker.cores, 0);
   const series = CLASSES.map((name) => history.of(`cpu ${name}`));
   const x = series[0]?.at ?? [];
+  const pauses = history.of("paused");
   const paused = facts.cpu.reduce((sum, row) => sum + row.tasks_paused, 0);
   return (
     <>
@@ -86,6 +87,7 @@ function Cores({ facts }: { facts: Facts }) {
         />
       </Panel>
       <Panel title="Suspended tasks" tip={TERMS.paused}>
+        {pauses.at.length > 1 && <Chart label="suspended tasks" x={pauses.at} lines={[{ label: "suspended", values: pauses.values }]} time height={110} format={short} />}
         {paused === 0 ? (
           <p class="quiet">None: nothing more urgent needs their cores.</p>
         ) : (
