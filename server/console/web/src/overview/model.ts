@@ -165,7 +165,7 @@ export function facts(node: Node): string[] {
     if (node.state) found.push(node.state);
     return found;
   }
-  if (node.freshness_us != null) found.push(`fresh in ${duration(node.freshness_us / 1e6)}`);
+  if (node.freshness_us != null && node.status !== "filling") found.push(`fresh in ${duration(node.freshness_us / 1e6)}`);
   const mark = instant(node.watermark);
   if (mark !== undefined) found.push(`watermark ${duration(Math.max(0, (Date.now() - mark) / 1000))} ago`);
   if (node.kind === "sink") found.push(`${duration(node.lag_seconds)} behind`);
