@@ -150,12 +150,22 @@ const QUESTIONS: Record<Exclude<keyof Facts, "at">, string> = {
 /** The last minutes, for as long as the page is open. */
 export const history = new History();
 
-/** Asks for all of it. */
+/** What changes slowly is asked for in one request of so many. */
+const SLOW: ReadonlySet<string> = new Set(["batches", "checkpoints", "late", "troubles"]);
+const SLOW_EVERY = 3;
+
+let turn = 0;
+let last: Partial<Facts> = {};
+
+/** Asks for all of it; of what changes slowly it may be the last answer. */
 export async function askFacts(signal: AbortSignal): Promise<Facts> {
-  const names = Object.keys(QUESTIONS) as (keyof typeof QUESTIONS)[];
+  const isWhole = turn % SLOW_EVERY === 0;
+  const names = (Object.keys(QUESTIONS) as (keyof typeof QUESTIONS)[]).filter((name) => isWhole || !SLOW.has(name));
   const answers = await selectAll(names.map((name) => QUESTIONS[name]), signal);
-  const facts = Object.fromEntries(names.map((name, at) => [name, answers[at] ?? []])) as unknown as Facts;
-  facts.at = Date.now() / 1000;
+  const found = Object.fromEntries(names.map((name, at) => [name, answers[at] ?? []]));
+  const facts = { ...last, ...found, at: Date.now() / 1000 } as Facts;
+  last = facts;
+  turn++;
   note(facts);
   return facts;
 }

@@ -7,7 +7,7 @@ import { TERMS } from "../terms";
 import { DISK_KINDS, askFacts, history, type Facts } from "./facts";
 import { Memory } from "./memory";
 
-const EVERY_MS = 2000;
+const EVERY_MS = 2500;
 const CLASSES = ["stream", "interactive", "batch"];
 
 export function RoomPage() {
