@@ -130,8 +130,8 @@ fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
 
 /// The repository's file of January's flights, or of what belongs to them.
 fn repository_file(kind: &str) -> Result<PathBuf, BenchError> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/cli/data/flights");
-    let doing = || BenchError::io(format!("cannot look for {kind} in server/data/flights"));
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/console/data/flights");
+    let doing = || BenchError::io(format!("cannot look for {kind} in server/console/data/flights"));
     for entry in fs::read_dir(&directory).map_err(doing())? {
         let file = entry.map_err(doing())?.path();
         if file_name(&file).split('.').next() == Some(kind) {
@@ -139,7 +139,7 @@ fn repository_file(kind: &str) -> Result<PathBuf, BenchError> {
         }
     }
     Err(BenchError::Server(format!(
-        "there are no {kind} in server/data/flights"
+        "there are no {kind} in server/console/data/flights"
     )))
 }
 

@@ -209,4 +209,16 @@ fn explain_and_its_options() {
     assert!(explain.analyze && !explain.options.verbose);
     assert_eq!(explain.options.plan_type, ExplainType::Stages);
     assert!(matches!(explain.target, ExplainTarget::Statement(_)));
+    for (sql, target) in [
+        (
+            "EXPLAIN ANALYZE MATERIALIZED VIEWS",
+            ExplainTarget::MaterializedViews,
+        ),
+        ("EXPLAIN ANALYZE PROFILE 3", ExplainTarget::Profile(3)),
+    ] {
+        let Statement::Explain(explain) = one(sql) else {
+            panic!("{sql}")
+        };
+        assert_eq!((explain.to_string(), explain.target), (sql.to_owned(), target));
+    }
 }

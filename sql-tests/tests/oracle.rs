@@ -161,7 +161,7 @@ impl Relation {
 /// A file of the repository, unpacked.
 fn file(name: &str) -> Result<String, Failure> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../server/cli/data/flights")
+        .join("../server/console/data/flights")
         .join(name);
     let packed = std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let mut text = String::new();

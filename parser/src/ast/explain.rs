@@ -87,6 +87,10 @@ pub enum ExplainTarget {
     Statement(Box<Statement>),
     /// A running materialized view.
     MaterializedView(ObjectName),
+    /// All materialized views that run, side by side.
+    MaterializedViews,
+    /// A run that was analysed before, by its number: it is not run again.
+    Profile(u64),
     /// A running sink.
     Sink(ObjectName),
 }

@@ -46,6 +46,8 @@ impl Display for Explain {
         match &self.target {
             ExplainTarget::Statement(statement) => write!(f, " {statement}"),
             ExplainTarget::MaterializedView(name) => write!(f, " MATERIALIZED VIEW {name}"),
+            ExplainTarget::MaterializedViews => f.write_str(" MATERIALIZED VIEWS"),
+            ExplainTarget::Profile(id) => write!(f, " PROFILE {id}"),
             ExplainTarget::Sink(name) => write!(f, " SINK {name}"),
         }
     }

@@ -50,6 +50,12 @@ fn target(reader: &mut Reader<'_>) -> Parse<ExplainTarget> {
     if reader.take(&["MATERIALIZED", "VIEW"]) {
         return Ok(ExplainTarget::MaterializedView(reader.name()?));
     }
+    if reader.take(&["MATERIALIZED", "VIEWS"]) {
+        return Ok(ExplainTarget::MaterializedViews);
+    }
+    if reader.take(&["PROFILE"]) {
+        return Ok(ExplainTarget::Profile(reader.number()?));
+    }
     if reader.take(&["SINK"]) {
         return Ok(ExplainTarget::Sink(reader.name()?));
     }

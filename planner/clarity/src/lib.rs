@@ -43,4 +43,5 @@ pub mod what_if;
 pub use analysis::{Analysis, analyse};
 pub use profile::Profile;
 pub use scenario::{Scenario, Speed};
+pub use verdict::verdict;
 pub use view::{ViewProfile, analyse_view};

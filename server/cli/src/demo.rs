@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   replay ── sends batches, changes a table, reads the views, checks them     (a client like any other: client)
-//!    ├─ data, schema ── what is sent, and what is declared
+//!    ├─ data, schema ── what is sent, and what changes midway; what is declared is in millrace_console::flights
 //!    ├─ pace ── how fast, and what was measured                                 (pure)
 //!    ├─ noisy ── the same beside heavy queries
 //!    └─ frame ── the screen and the summary as text (pure);  screen ── the terminal
@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use millrace_console::flights::VIEWS;
 use millrace_wire::config::Config;
 use millrace_wire::serve::{Server, StartError};
 use millrace_wire::slot::signalled;
@@ -34,7 +35,6 @@ use tokio::sync::watch;
 use self::frame::{Addresses, TITLE, freshness, grouped, milliseconds};
 use self::pace::Rate;
 use self::replay::Replay;
-use self::schema::VIEWS;
 use self::screen::Screen;
 use crate::exit::{fail, misused};
 use crate::logging;

@@ -133,6 +133,9 @@ fn needs(statement: &Statement) -> Vec<Need> {
             ExplainTarget::MaterializedView(name) | ExplainTarget::Sink(name) => {
                 vec![Need::All(name.clone(), Privileges::SELECT)]
             }
+            // Those that may be read are shown.
+            ExplainTarget::MaterializedViews => vec![Need::InPlace],
+            ExplainTarget::Profile(_) => vec![Need::Role(role::MONITOR, "see how others' statements ran")],
         },
         Statement::AlterSystemSet(_) => vec![Need::Superuser("set a parameter of the server")],
         Statement::CancelJob(_) => vec![Need::Role(role::SIGNAL_BACKEND, "cancel a job")],

@@ -1,7 +1,7 @@
 //! EXPLAIN ANALYZE: what its answers look like, and what holds for the numbers in them. The numbers themselves vary.
 
 use millrace_clarity::forecast::interval::Certainty;
-use millrace_clarity::render::json::{Document, Predicted, PredictedView, Run, Watched};
+use millrace_clarity::render::json::{Document, Predicted, PredictedView, Run, Watched, WatchedViews};
 use millrace_clarity::{Profile, Scenario, Speed};
 use millrace_postgres::error::SqlState;
 
@@ -77,9 +77,13 @@ async fn the_json_has_what_the_schedulers_saw() {
     let asked = ", WHAT IF (cores = 8, disk = 'infinite', input = memory)";
     let Document {
         version,
-        content: Run { profile, analysis },
+        content: Run {
+            id,
+            profile,
+            analysis,
+        },
     } = document(&f, asked, QUERY).await;
-    assert_eq!(version, 1);
+    assert_eq!((version, id), (1, Some(1)));
     check(&profile);
     assert_eq!(profile.machine.cores, 2);
     for rows in [20_000, 7] {
@@ -111,6 +115,30 @@ async fn profiles_are_kept() {
     check(&f.db.profiles().get(1).unwrap().profile);
 }
 
+/// What another machine would do is asked of the model, and nothing is run again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_profile_answers_other_questions() {
+    let f = with_rows().await;
+    let first = document(&f, "", QUERY).await.content;
+    let sql = "EXPLAIN ANALYZE (FORMAT JSON, WHAT IF (cores = 64, input = 'memory')) PROFILE 1";
+    let again: Document<Run> = serde_json::from_str(&f.ok(sql).await[0]).unwrap();
+    let again = again.content;
+    assert_eq!((again.id, &again.profile), (Some(1), &first.profile));
+    assert_eq!(again.analysis.what_ifs[0].scenario.cores, Some(64));
+    assert!(again.analysis.what_ifs[0].elapsed <= again.analysis.elapsed);
+    assert_eq!(f.db.profiles().all().len(), 1);
+    let lines = f.ok("EXPLAIN ANALYZE PROFILE 1").await;
+    assert_eq!(lines.last(), Some(&again.analysis.verdict));
+    let kept = f
+        .ok("SELECT id, query, stages, verdict FROM mr_catalog.profiles")
+        .await;
+    let stages = first.profile.stages.len();
+    assert_eq!(kept, [format!("1|{QUERY}|{stages}|{}", first.analysis.verdict)]);
+    let error = f.error("EXPLAIN ANALYZE PROFILE 2").await;
+    assert_eq!(error.code, SqlState::UndefinedObject);
+    assert!(error.hint.is_some());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn options_that_do_not_fit_are_refused() {
     let f = with_rows().await;
@@ -122,6 +150,18 @@ async fn options_that_do_not_fit_are_refused() {
         (
             "EXPLAIN ANALYZE (DURATION '1s') SELECT 1",
             "EXPLAIN option DURATION requires a materialized view",
+        ),
+        (
+            "EXPLAIN ANALYZE (DURATION '1s') PROFILE 1",
+            "EXPLAIN option DURATION requires a materialized view",
+        ),
+        (
+            "EXPLAIN MATERIALIZED VIEWS",
+            "EXPLAIN MATERIALIZED VIEWS and EXPLAIN PROFILE require ANALYZE",
+        ),
+        (
+            "EXPLAIN (PREDICT) PROFILE 1",
+            "EXPLAIN MATERIALIZED VIEWS and EXPLAIN PROFILE require ANALYZE",
         ),
     ] {
         let error = f.error(sql).await;
@@ -210,10 +250,10 @@ async fn a_view_is_predicted_from_others() {
     assert!(lines[lines.len() - 2].starts_with("back-fill, expected: "));
 }
 
-/// Watches a view while rows come, whose numbers begin with `next`.
-async fn watched(f: &Fixture, mut next: u64, options: &str) -> Vec<String> {
+/// Watches a view, or all of them, while rows come, whose numbers begin with `next`.
+async fn watched(f: &Fixture, mut next: u64, options: &str, what: &str) -> Vec<String> {
     let watcher = f.other_session();
-    let sql = format!("EXPLAIN ANALYZE (DURATION '300ms'{options}) MATERIALIZED VIEW by_v");
+    let sql = format!("EXPLAIN ANALYZE (DURATION '300ms'{options}) MATERIALIZED {what}");
     let watching = tokio::spawn(async move { run(&watcher, &sql).await.unwrap() });
     while !watching.is_finished() {
         f.ok(&format!("INSERT INTO t VALUES ({next}, {})", next % 7))
@@ -228,7 +268,7 @@ async fn a_running_view_is_watched() {
     let f = with_rows().await;
     f.ok("CREATE MATERIALIZED VIEW by_v AS SELECT v, count(*) AS n FROM t GROUP BY v")
         .await;
-    let lines = watched(&f, 30_000, ", WHAT IF (cores = 8)").await;
+    let lines = watched(&f, 30_000, ", WHAT IF (cores = 8)", "VIEW by_v").await;
     assert!(lines[0].starts_with("Materialized view by_v, watched for "));
     for wanted in [
         "stage",
@@ -246,7 +286,7 @@ async fn a_running_view_is_watched() {
     }
     assert!(lines.last().unwrap().contains("rows/s"), "{lines:#?}");
 
-    let lines = watched(&f, 60_000, ", FORMAT JSON").await;
+    let lines = watched(&f, 60_000, ", FORMAT JSON", "VIEW by_v").await;
     let Document {
         version,
         content: Watched { view, analysis },
@@ -352,4 +392,40 @@ async fn rows_that_came_in_one_write_are_read_by_several_tasks() {
     let busy = scan.tasks.iter().filter(|task| task.cpu() > 100_000).count();
     // How many depends on how busy the machine is.
     assert!(busy >= 2, "{busy} of {} tasks have rows", scan.tasks.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_views_are_watched_at_once() {
+    let f = with_rows().await;
+    f.ok("CREATE MATERIALIZED VIEW by_v AS SELECT v, count(*) AS n FROM t GROUP BY v")
+        .await;
+    f.ok("CREATE TABLE other (a INT)").await;
+    f.ok("CREATE MATERIALIZED VIEW idle AS SELECT a FROM other WHERE a > 1")
+        .await;
+    let lines = watched(&f, 30_000, "", "VIEWS").await;
+    assert!(
+        lines[0].starts_with("2 materialized views, watched for "),
+        "{lines:#?}"
+    );
+    for wanted in [
+        "view",
+        "by_v",
+        "idle",
+        "by_v: it keeps up with ",
+        "idle: no rows arrived",
+    ] {
+        assert!(
+            lines.iter().any(|line| line.starts_with(wanted)),
+            "{wanted}: {lines:#?}"
+        );
+    }
+    let lines = watched(&f, 60_000, ", FORMAT JSON, WHAT IF (cores = 8)", "VIEWS").await;
+    let document: Document<WatchedViews> = serde_json::from_str(&lines[0]).unwrap();
+    let views = document.content.views;
+    let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
+    assert_eq!(names, ["by_v", "idle"]);
+    let busy = views[0].analysis.as_ref().unwrap();
+    assert!(busy.rows_per_second > 0.0 && busy.freshness.is_some());
+    assert!(busy.head_room.is_some() && busy.what_if.is_some());
+    assert!(views[1].analysis.as_ref().unwrap().head_room.is_none());
 }

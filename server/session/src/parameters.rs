@@ -154,9 +154,11 @@ fn describe_listing(statement: &Statement) -> Option<SchemaRef> {
         Statement::Explain(explain) => {
             let Explain { target, .. } = explain.as_ref();
             match target {
-                ExplainTarget::Statement(_) | ExplainTarget::MaterializedView(_) | ExplainTarget::Sink(_) => {
-                    Some(show::schema(&["QUERY PLAN"]))
-                }
+                ExplainTarget::Statement(_)
+                | ExplainTarget::MaterializedView(_)
+                | ExplainTarget::MaterializedViews
+                | ExplainTarget::Profile(_)
+                | ExplainTarget::Sink(_) => Some(show::schema(&["QUERY PLAN"])),
             }
         }
         Statement::Show(show_statement) => Some(show::columns(&show_statement.target)),

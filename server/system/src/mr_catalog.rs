@@ -1,6 +1,7 @@
 //! The relations of `mr_catalog`: what the runtime knows of itself, at the moment when a statement is bound.
 
 mod batches;
+mod cpu;
 mod disks;
 mod flow;
 mod generators;
@@ -8,6 +9,7 @@ mod jobs;
 mod memory;
 mod performance;
 mod recovery;
+mod relations;
 mod sinks;
 mod sources;
 mod stages;
@@ -33,9 +35,11 @@ use crate::pg_catalog::SystemRelation;
 type Rows = fn(&Database, Acting) -> Columns;
 
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, Rows); 23] = [
+const RELATIONS: [(&str, Rows); 27] = [
     ("batches", |database, _| batches::batches(database)),
     ("checkpoints", |database, _| recovery::checkpoints(database)),
+    ("cpu", |database, _| cpu::columns(database)),
+    ("dependencies", |database, _| relations::dependencies(database)),
     ("disks", |database, _| disks::columns(database)),
     ("feeds", |database, _| flow::feeds(database)),
     ("flow", |database, _| flow::columns(database)),
@@ -45,7 +49,9 @@ const RELATIONS: [(&str, Rows); 23] = [
     ("late_rows", |database, _| watermarks::late_rows(database)),
     ("memory", |database, _| memory::columns(database)),
     ("monotasks", |database, _| performance::monotasks(database)),
+    ("profiles", performance::profiles),
     ("recovery", |database, _| recovery::recovery(database)),
+    ("relations", |database, _| relations::relations(database)),
     ("resources", |database, _| performance::resources(database)),
     ("sinks", |database, _| sinks::columns(database)),
     ("sources", |database, _| sources::columns(database)),

@@ -9,11 +9,12 @@
 //! | `DELETE /api/queries/{id}` | cancels a statement; its id is the answer's `x-query-id`, or the request's own |
 //! | `GET /api/jobs/{id}/profile` | where a run's time went; see [`profile`] |
 //! | `GET /health`, `GET /ready`, `GET /metrics` | alive; recovered and serving; Prometheus |
-//! | `GET /` | a page with links |
+//! | `GET /`, `GET /console/..` | the page to look at a server; see [`console`] |
 //!
 //! A request is a session of its own: settings and transactions end with it.
 
 pub(crate) mod connections;
+mod console;
 pub mod error;
 pub mod guard;
 pub mod ingest;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Path, State as Extracted};
 use axum::http::{StatusCode, Uri, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router, middleware};
 use millrace_catalog::access::denied;
@@ -149,8 +150,10 @@ pub fn router(state: State) -> Router {
     let webhooks = Router::new()
         .route("/api/webhook/{stream}", post(webhook::post))
         .layer(middleware::from_fn_with_state(state.clone(), guard::crowd));
+    let page = Router::new()
+        .route("/", get(console::page))
+        .route("/console/{file}", get(console::file));
     Router::new()
-        .route("/", get(async || Html(include_str!("http/index.html"))))
         .route(
             "/health",
             get(async || Json(json!({"status": "alive", "version": crate::VERSION}))),
@@ -159,9 +162,11 @@ pub fn router(state: State) -> Router {
         .merge(api)
         .merge(webhooks)
         .fallback(unknown_path)
-        .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(state.body_bytes_max))
         .layer(middleware::from_fn_with_state(state.clone(), guard::origin))
+        // They say nothing of the server, and a browser may come to them from anywhere, by a link.
+        .merge(page)
+        .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(rest::read))
         .with_state(state)
 }

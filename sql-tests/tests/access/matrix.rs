@@ -114,6 +114,12 @@ const CASES: &[Case] = &[
     case("Explain", "EXPLAIN SELECT * FROM s.t", "yyyn"),
     case("Explain", "EXPLAIN ANALYZE SELECT * FROM s.mv", "yyyn"),
     case("Explain", "EXPLAIN MATERIALIZED VIEW s.mv", "yyyn"),
+    case(
+        "Explain",
+        "EXPLAIN ANALYZE (DURATION '1ms') MATERIALIZED VIEWS",
+        "yyyy",
+    ),
+    case("Explain", "EXPLAIN ANALYZE PROFILE 1", "nyyn"),
     case("Subscribe", "SUBSCRIBE s.nothing", "yyyy"),
     case(
         "DeclareSubscribeCursor",
@@ -346,7 +352,13 @@ const ENDPOINTS: &[Endpoint] = &[
 ];
 
 /// Those that need no login: what they show is no secret, or they have a proof of their own.
-const OPEN: [&str; 4] = ["/", "/health", "/ready", "/api/webhook/{stream}"];
+const OPEN: [&str; 5] = [
+    "/",
+    "/console/{file}",
+    "/health",
+    "/ready",
+    "/api/webhook/{stream}",
+];
 
 fn source(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()

@@ -29,6 +29,7 @@ const LAYERS: &[&str] = &[
     "millrace-database",
     "millrace-system",
     "millrace-session",
+    "millrace-console",
     "millrace-wire",
     "millrace-cli",
     // What tests and measures all of it.

@@ -3,6 +3,7 @@
 //! ```json
 //! {"version": 1, "profile": {"planning": .., "end": .., "machine": {..}, "stages": [..]}, "analysis": {"verdict": "..", ..}}
 //! {"version": 1, "view": {..}, "analysis": {..}}
+//! {"version": 1, "views": [{"relation": .., "name": "..", "analysis": {..}}]}
 //! {"version": 1, "forecast": {..}}
 //! {"version": 1, "view_forecast": {..}}
 //! ```
@@ -41,6 +42,9 @@ impl<T> Document<T> {
 /// A query that ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
+    /// The number under which it is kept; `None`: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
     pub profile: Profile,
     pub analysis: Analysis,
 }
@@ -50,6 +54,24 @@ pub struct Run {
 pub struct Watched {
     pub view: ViewProfile,
     pub analysis: ViewAnalysis,
+}
+
+/// Views that were watched at the same time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WatchedViews {
+    pub views: Vec<WatchedView>,
+}
+
+/// One of them, without what was counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WatchedView {
+    /// Its identity, as `mr_catalog.relations` has it.
+    pub relation: u64,
+    pub name: String,
+    /// Why it does not run; then there is no analysis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    pub analysis: Option<ViewAnalysis>,
 }
 
 /// A query that did not run yet.
@@ -76,7 +98,12 @@ mod tests {
         let mut profile = two_stages();
         profile.stages[0].tasks.truncate(1);
         let analysis = analyse(&profile, None);
-        let document = serde_json::to_string_pretty(&Document::new(Run { profile, analysis })).unwrap();
+        let document = serde_json::to_string_pretty(&Document::new(Run {
+            id: Some(3),
+            profile,
+            analysis,
+        }))
+        .unwrap();
         insta::assert_snapshot!(document);
         let back: Document<Run> = serde_json::from_str(&document).unwrap();
         assert_eq!(back.version, VERSION);

@@ -1,9 +1,11 @@
 //! A running view as text.
 
+use super::json::WatchedView;
 use super::table::{Table, cut};
 use super::text::{WIDTH_MAX, stolen};
+use crate::profile::Nanoseconds;
 use crate::units::{bytes, count, duration, percent};
-use crate::view::{HeadRoom, ViewAnalysis, ViewProfile};
+use crate::view::{Freshness, HeadRoom, ViewAnalysis, ViewProfile};
 
 /// What of a view's state is on disk, if any is.
 fn on_disk(on_disk_bytes: u64) -> String {
@@ -89,6 +91,54 @@ pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> 
     lines
 }
 
+/// The lines of EXPLAIN ANALYZE MATERIALIZED VIEWS: a row each, then their verdicts.
+pub fn views_text(views: &[WatchedView], watched: Nanoseconds) -> Vec<String> {
+    let mut table = Table::new(&[
+        "view",
+        "rows/s",
+        "epochs/s",
+        "p50",
+        "p99",
+        "cpu",
+        "busiest partition",
+    ]);
+    for view in views {
+        let Some(analysis) = &view.analysis else {
+            let none = std::iter::repeat_n("-".to_owned(), 6);
+            table.row(std::iter::once(view.name.clone()).chain(none).collect());
+            continue;
+        };
+        let fresh = |of: fn(&Freshness) -> Nanoseconds| {
+            let freshness = analysis.freshness.as_ref();
+            freshness.map_or("-".to_owned(), |freshness| duration(of(freshness) as f64))
+        };
+        let busiest = analysis.stages.iter().map(|stage| stage.busiest_share);
+        table.row(vec![
+            view.name.clone(),
+            count(analysis.rows_per_second.round() as u64),
+            format!("{:.1}", analysis.epochs_per_second),
+            fresh(|freshness| freshness.p50),
+            fresh(|freshness| freshness.p99),
+            percent(analysis.view_cpu),
+            percent(busiest.fold(0.0, f64::max)),
+        ]);
+    }
+    let watched = duration(watched as f64);
+    let mut lines = vec![
+        format!("{} materialized views, watched for {watched}", views.len()),
+        String::new(),
+    ];
+    lines.extend(table.lines(0, WIDTH_MAX));
+    lines.push(String::new());
+    lines.extend(views.iter().map(|view| {
+        let analysis = view.analysis.as_ref();
+        let verdict = analysis.map(|analysis| analysis.verdict.as_str());
+        let why = view.failure.as_deref().unwrap_or("it does not run");
+        format!("{}: {}", view.name, verdict.unwrap_or(why))
+    }));
+    lines
+}
+
 fn stages(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> {
     let mut table = Table::new(&[
         "stage",
@@ -143,6 +193,26 @@ mod tests {
         for line in &lines {
             assert!(line.chars().count() <= WIDTH_MAX, "{line}");
         }
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn views_side_by_side() {
+        let profile = watched(|epoch| 1_000 + 200 * (epoch % 10));
+        let mut idle = watched(|_| 0);
+        idle.samples.clear();
+        let view = |name: &str, analysis, failure: Option<&str>| WatchedView {
+            relation: 1,
+            name: name.to_owned(),
+            failure: failure.map(str::to_owned),
+            analysis,
+        };
+        let views = [
+            view("by_carrier", Some(analyse_view(&profile, None)), None),
+            view("idle", Some(analyse_view(&idle, None)), None),
+            view("broken", None, Some("division by zero")),
+        ];
+        let lines = views_text(&views, 10_000_000_000);
         insta::assert_snapshot!(lines.join("\n"));
     }
 

@@ -1,51 +1,14 @@
-//! The flights that the demo replays, and the tables beside them: compressed files inside the binary.
-//!
-//! Where they come from, and under which terms, is in `server/data/flights/README.md`.
+//! The flights that the demo replays, ready to be sent.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 
 use chrono::{NaiveDateTime, TimeDelta};
 use flate2::read::GzDecoder;
+use millrace_console::flights::FLIGHTS;
 use serde::Deserialize;
-
-const FLIGHTS: &[u8] = include_bytes!("../../data/flights/flights.ndjson.gz");
 
 /// What one pass over the flights covers. Later passes are shifted by multiples of it.
 pub const MONTH: TimeDelta = TimeDelta::days(31);
-
-/// A table that is loaded before the replay.
-pub struct TableFile {
-    /// The table's name.
-    pub table: &'static str,
-    compressed: &'static [u8],
-}
-
-/// The tables, in the order in which they are loaded. All are CSV with a header and `NA` for NULL.
-pub const TABLE_FILES: [TableFile; 3] = [
-    TableFile {
-        table: "airlines",
-        compressed: include_bytes!("../../data/flights/airlines.csv.gz"),
-    },
-    TableFile {
-        table: "airports",
-        compressed: include_bytes!("../../data/flights/airports.csv.gz"),
-    },
-    TableFile {
-        table: "planes",
-        compressed: include_bytes!("../../data/flights/planes.csv.gz"),
-    },
-];
-
-impl TableFile {
-    /// The file's bytes, as COPY takes them.
-    pub fn csv(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        GzDecoder::new(self.compressed)
-            .read_to_end(&mut bytes)
-            .expect("the file inside the binary is whole: a test reads it");
-        bytes
-    }
-}
 
 /// A flight as the file has it.
 #[derive(Deserialize)]
@@ -122,6 +85,8 @@ pub fn flights() -> Vec<Flight> {
 
 #[cfg(test)]
 mod tests {
+    use millrace_console::flights::TABLE_FILES;
+
     use super::*;
 
     #[test]

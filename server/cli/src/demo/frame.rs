@@ -37,7 +37,7 @@ impl Addresses {
                 self.pg.ip(),
                 self.pg.port()
             ),
-            format!("HTTP:  http://{}/api/sql", self.http),
+            format!("look:  http://{}/ in a browser", self.http),
         ];
         if !self.taken.is_empty() {
             let taken: Vec<String> = self.taken.iter().map(ToString::to_string).collect();
@@ -249,7 +249,7 @@ mod tests {
         2013-01-03 09:15   2,160 of 27,004 flights   1,800 rows/s
         freshness, from sending a batch to reading it in a view: p50 3.1 ms, p99 12.9 ms
         psql:  psql -h 127.0.0.1 -p 5433 -U millrace millrace
-        HTTP:  http://127.0.0.1:40123/api/sql
+        look:  http://127.0.0.1:40123/ in a browser
         (127.0.0.1:8033 in use: using free ports instead)
 
         carrier_delays: a filtered aggregate   airline_delays: a join

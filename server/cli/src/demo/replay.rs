@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use chrono::{NaiveDateTime, TimeDelta};
+use millrace_console::flights::{AIRLINE_DELAYS, CARRIER_DELAYS, RELATIONS, TABLE_FILES, VIEWS};
 use millrace_wire::slot::signalled;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
@@ -15,7 +16,7 @@ use super::client::Client;
 use super::data::{self, Flight};
 use super::frame::{Addresses, Frame, Panel, grouped, milliseconds};
 use super::pace::{Meter, Rate};
-use super::schema::{AIRLINE_DELAYS, CARRIER_DELAYS, RELATIONS, RENAMED_FROM_TO, VIEWS, rename};
+use super::schema::{RENAMED_FROM_TO, rename};
 
 const COPY_FLIGHTS: &str = "COPY flights FROM STDIN";
 
@@ -58,7 +59,7 @@ impl Replay {
                 ))
                 .await?;
         }
-        for file in &data::TABLE_FILES {
+        for file in &TABLE_FILES {
             let copy = format!(
                 "COPY {} FROM STDIN WITH (FORMAT csv, HEADER, NULL 'NA')",
                 file.table

@@ -470,6 +470,12 @@ impl Database {
             .collect()
     }
 
+    /// What is being made, and is not in the catalog yet.
+    pub fn being_made(&self) -> Vec<Arc<Object>> {
+        let jobs = self.jobs.jobs.lock();
+        jobs.values().flat_map(|job| job.put.iter().cloned()).collect()
+    }
+
     /// Views that show a checkpoint until the log behind it is replayed.
     fn recovering_infos(&self, on_disk: &dyn Fn(ObjectId) -> u64) -> Vec<JobInfo> {
         let catching_up = self.views_catching_up();

@@ -36,8 +36,8 @@ struct Kept {
 }
 
 impl Profiles {
-    /// Keeps a profile; returns the number by which it is found.
-    pub fn keep(&self, query: String, mut profile: Profile) -> u64 {
+    /// Keeps a profile, as it returns it, under a number by which it is found.
+    pub fn keep(&self, query: String, mut profile: Profile) -> Arc<RecentProfile> {
         let tasks = || profile.stages.iter().flat_map(|stage| &stage.tasks);
         if tasks().map(|task| task.monotasks.len()).sum::<usize>() > MONOTASKS_MAX {
             let tasks = profile.stages.iter_mut().flat_map(|stage| &mut stage.tasks);
@@ -49,9 +49,9 @@ impl Profiles {
         if kept.recent.len() == PROFILES_MAX {
             kept.recent.pop_front();
         }
-        kept.recent
-            .push_back(Arc::new(RecentProfile { id, query, profile }));
-        id
+        let run = Arc::new(RecentProfile { id, query, profile });
+        kept.recent.push_back(Arc::clone(&run));
+        run
     }
 
     /// Forgets those that there are.
@@ -106,7 +106,8 @@ mod tests {
             stages: vec![],
         };
         for number in 1..=PROFILES_MAX as u64 + 1 {
-            assert_eq!(profiles.keep(format!("SELECT {number}"), profile.clone()), number);
+            let kept = profiles.keep(format!("SELECT {number}"), profile.clone());
+            assert_eq!(kept.id, number);
         }
         assert!(profiles.get(1).is_none());
         assert_eq!(profiles.get(2).unwrap().query, "SELECT 2");

@@ -65,6 +65,8 @@ pub async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outc
                 .with_hint("EXPLAIN supports queries and CREATE MATERIALIZED VIEW."));
             }
         },
+        ExplainTarget::MaterializedViews => watch::views(session, &explain.options).await?,
+        ExplainTarget::Profile(id) => analyze::kept(session, id, &explain.options)?,
         ExplainTarget::MaterializedView(name) | ExplainTarget::Sink(name) => {
             let scope = session.scope();
             let mut object = names::resolve(session, &scope, &name)?;
@@ -116,12 +118,25 @@ pub async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outc
 /// Refuses options that say nothing together.
 fn check(explain: &Explain) -> SqlResult<()> {
     let options = &explain.options;
-    let is_query = matches!(&explain.target, ExplainTarget::Statement(statement)
-        if matches!(statement.as_ref(), Statement::Sql(_)));
+    let is_query = match &explain.target {
+        ExplainTarget::Statement(statement) => matches!(statement.as_ref(), Statement::Sql(_)),
+        ExplainTarget::Profile(_) => true,
+        _ => false,
+    };
+    let is_seen_only = matches!(
+        explain.target,
+        ExplainTarget::MaterializedViews | ExplainTarget::Profile(_)
+    );
     let watches = !is_query && (explain.analyze || options.predict);
     let refused = |message: &str, hint: &str| {
         Err(SqlError::new(SqlState::InvalidParameterValue, message).with_hint(hint))
     };
+    if is_seen_only && !explain.analyze {
+        return refused(
+            "EXPLAIN MATERIALIZED VIEWS and EXPLAIN PROFILE require ANALYZE",
+            "Use EXPLAIN ANALYZE MATERIALIZED VIEWS, or EXPLAIN ANALYZE PROFILE 3.",
+        );
+    }
     if options.what_if.is_some() && !explain.analyze {
         return refused(
             "EXPLAIN option WHAT IF requires ANALYZE",

@@ -1,16 +1,51 @@
-//! `mr_catalog.monotasks` and `mr_catalog.resources`: what the runs that were analysed last did with each resource.
+//! `mr_catalog.profiles`, `.monotasks` and `.resources`: the runs that were analysed last, and what they did with each resource.
 
 use std::sync::Arc;
 
 use arrow::array::{Float64Array, StringArray};
-use millrace_clarity::analyse;
+use millrace_catalog::role::MONITOR;
+use millrace_catalog::scope::Acting;
 use millrace_clarity::analysis::UsageAnalysis;
+use millrace_clarity::model::model;
 use millrace_clarity::profile::{Machine, Monotask, Resource, StageProfile, TaskProfile};
 use millrace_clarity::render::text::{kind_name, resource_name};
+use millrace_clarity::{Profile, Scenario, analyse, verdict};
 use millrace_database::Database;
 use millrace_database::database::profiles::RecentProfile;
 
 use super::{Columns, numbers, texts};
+use crate::pg_catalog::activity::HIDDEN;
+
+/// One row a run that was analysed lately: the query, what it took in milliseconds, and what held it back.
+pub fn profiles(database: &Database, viewer: Acting) -> Columns {
+    let runs = database.profiles().all();
+    let may_see = !viewer.is_checked || database.catalog().has_role(viewer.role, MONITOR);
+    let query = |run: &Arc<RecentProfile>| {
+        if may_see {
+            run.query.clone()
+        } else {
+            HIDDEN.to_owned()
+        }
+    };
+    let millis = |time: fn(&Profile) -> u64| {
+        let values = runs.iter().map(|run| time(&run.profile) as f64 / 1e6);
+        Arc::new(Float64Array::from_iter_values(values))
+    };
+    let verdicts = runs
+        .iter()
+        .map(|run| verdict(&run.profile, &model(&run.profile, &Scenario::default())));
+    vec![
+        ("id", numbers(runs.iter().map(|run| run.id))),
+        ("query", texts(runs.iter().map(query))),
+        ("planning_ms", millis(|profile| profile.planning)),
+        ("elapsed_ms", millis(|profile| profile.planning + profile.end)),
+        (
+            "stages",
+            numbers(runs.iter().map(|run| run.profile.stages.len() as u64)),
+        ),
+        ("verdict", texts(verdicts)),
+    ]
+}
 
 /// One row a monotask of a recent run, by stage, partition and start. Times are in microseconds, instants since the run began.
 pub fn monotasks(database: &Database) -> Columns {

@@ -41,9 +41,12 @@ pub async fn get(
     };
     match parameters.format.as_deref() {
         None | Some("json") => {
-            let analysis = analyse(&recent.profile, None);
-            let profile = recent.profile.clone();
-            Json(Document::new(Run { profile, analysis })).into_response()
+            let run = Run {
+                id: Some(recent.id),
+                analysis: analyse(&recent.profile, None),
+                profile: recent.profile.clone(),
+            };
+            Json(Document::new(run)).into_response()
         }
         Some("trace") => Json(trace(&recent.profile)).into_response(),
         Some(other) => error::plain(

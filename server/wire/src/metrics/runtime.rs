@@ -346,7 +346,7 @@ fn feeds(encoder: &mut DescriptorEncoder<'_>, feeds: &[FeedStatus]) -> fmt::Resu
     Ok(())
 }
 
-/// Median, 99th percentile and longest of some durations, in seconds, and how many there were.
+/// Median, 99th percentile and longest of some durations, in seconds, how many there were, and all of them together.
 fn seconds(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -356,6 +356,9 @@ fn seconds(
     let count = ConstCounter::new(durations.count());
     let counted = format!("{name}s");
     count.encode(encoder.encode_descriptor(&counted, help, None, count.metric_type())?)?;
+    let sum = ConstCounter::new(durations.sum.as_secs_f64());
+    let summed = format!("{name}_seconds");
+    sum.encode(encoder.encode_descriptor(&summed, help, None, sum.metric_type())?)?;
     for (suffix, value) in [
         ("p50", durations.percentile(0.5)),
         ("p99", durations.percentile(0.99)),

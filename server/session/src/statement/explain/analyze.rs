@@ -8,9 +8,10 @@ use datafusion::sql::sqlparser::ast;
 use millrace_clarity::render::forecast::forecast_line;
 use millrace_clarity::render::json::{Document, Run};
 use millrace_clarity::render::text::text;
-use millrace_clarity::{Profile, Scenario, Speed, analyse};
+use millrace_clarity::{Scenario, Speed, analyse};
+use millrace_database::database::profiles::RecentProfile;
 use millrace_parser::ast::{self as statements, ExplainFormat, ExplainOptions};
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_resource::cpu::stolen_time;
 use serde::Serialize;
 
@@ -37,8 +38,9 @@ pub(super) async fn query(
     let forecast = predict::of_plan(session.database(), &query_text, &physical, nanoseconds(planning));
     let mut profile = session.profile_physical(Arc::clone(&physical), planning).await?;
     profile.machine.stolen = nanoseconds(stolen_time().saturating_sub(stolen));
-    let mut lines = shown(&profile, options)?;
-    let id = session.database().profiles().keep(query_text, profile);
+    let kept = session.database().profiles().keep(query_text, profile);
+    let mut lines = shown(&kept, options)?;
+    let id = kept.id;
     if options.format == ExplainFormat::Text {
         if options.verbose {
             let plan = DisplayableExecutionPlan::with_metrics(physical.as_ref()).indent(true);
@@ -61,13 +63,26 @@ pub(super) async fn query(
     Ok(lines)
 }
 
+/// A run that was analysed before, in the light of another question.
+pub(super) fn kept(session: &Session, id: u64, options: &ExplainOptions) -> SqlResult<Vec<String>> {
+    let kept = session.database().profiles().get(id).ok_or_else(|| {
+        SqlError::new(
+            SqlState::UndefinedObject,
+            format!("profile {id} does not exist; only those of the last runs are stored"),
+        )
+        .with_hint("SELECT id, query FROM mr_catalog.profiles lists them.")
+    })?;
+    shown(&kept, options)
+}
+
 /// A profile in the form that was asked for.
-fn shown(profile: &Profile, options: &ExplainOptions) -> SqlResult<Vec<String>> {
-    let analysis = analyse(profile, options.what_if.as_ref().map(scenario));
+fn shown(run: &RecentProfile, options: &ExplainOptions) -> SqlResult<Vec<String>> {
+    let analysis = analyse(&run.profile, options.what_if.as_ref().map(scenario));
     match options.format {
-        ExplainFormat::Text => Ok(text(profile, &analysis)),
+        ExplainFormat::Text => Ok(text(&run.profile, &analysis)),
         ExplainFormat::Json | ExplainFormat::Dot => json(&Document::new(Run {
-            profile: profile.clone(),
+            id: Some(run.id),
+            profile: run.profile.clone(),
             analysis,
         })),
     }

@@ -1,12 +1,13 @@
-//! EXPLAIN ANALYZE MATERIALIZED VIEW: counts what a running view does for a while, by taking the difference of what the
-//! runtime has counted before and after.
+//! EXPLAIN ANALYZE MATERIALIZED VIEW, and of all VIEWS: counts what running views do for a while, by taking the difference of
+//! what the runtime has counted before and after.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_catalog::Object;
-use millrace_clarity::render::json::{Document, Watched};
-use millrace_clarity::render::view::view_text;
+use millrace_catalog::rights::Privileges;
+use millrace_clarity::render::json::{Document, Watched, WatchedView, WatchedViews};
+use millrace_clarity::render::view::{view_text, views_text};
 use millrace_clarity::task_counts::TaskCounts;
 use millrace_clarity::view::{Coordination, EpochSample, LogUse, ViewProfile, ViewStage, analyse_view};
 use millrace_engine::{ActivityCounts, PipelineStatus, ViewStatus};
@@ -16,6 +17,8 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::units;
 use millrace_resource::cpu::{process_cpu_time, stolen_time};
 use millrace_resource::disk::Totals;
+use millrace_schedule::driver::PipelineRecord;
+use millrace_storage::ObjectKind;
 
 use super::analyze::{json, scenario};
 use crate::session::Session;
@@ -33,28 +36,12 @@ pub(super) async fn view(
 ) -> SqlResult<Vec<String>> {
     let duration = duration(options, DURATION_DEFAULT)?;
     let relation = RelationId(object.id.0);
-    let before = Counts::of(session, relation)?;
-    let begun = Instant::now();
+    let before = Moment::now(session);
+    before.counts(relation)?;
     tokio::time::sleep(duration).await;
-    let watched = begun.elapsed();
-    let after = Counts::of(session, relation)?;
-    let profile = ViewProfile {
-        view: object.name.clone(),
-        watched: u64::try_from(watched.as_nanos()).unwrap_or(u64::MAX),
-        cores: session.database().cores(),
-        epochs: after.pipeline.committed - before.pipeline.committed.min(after.pipeline.committed),
-        group_size: after.pipeline.group_size,
-        coordination: coordination(&before, &after),
-        samples: samples(&before, &after),
-        stages: stages(graph, &before.view.activity, &after.view.activity),
-        pipeline_busy: after.pipeline_busy.saturating_sub(before.pipeline_busy),
-        outside: nanos(after.outside(), before.outside()),
-        stolen: nanos(after.stolen, before.stolen),
-        rows: after.view.rows as u64,
-        state_bytes: after.view.state_bytes as u64,
-        on_disk_bytes: after.view.on_disk_bytes as u64,
-        log: log(session, &before.log, &after.log),
-    };
+    let after = Moment::now(session);
+    let (before, after) = (before.counts(relation)?, after.counts(relation)?);
+    let profile = profile(session, &object.name, Some(graph), &before, &after);
     let analysis = analyse_view(&profile, options.what_if.as_ref().map(scenario));
     match options.format {
         ExplainFormat::Text => Ok(view_text(&profile, &analysis)),
@@ -62,6 +49,78 @@ pub(super) async fn view(
             view: profile,
             analysis,
         })),
+    }
+}
+
+/// Watches all views of the database that may be read, at the same time.
+pub(super) async fn views(session: &Arc<Session>, options: &ExplainOptions) -> SqlResult<Vec<String>> {
+    let duration = duration(options, DURATION_DEFAULT)?;
+    let asked = options.what_if.as_ref().map(scenario);
+    let before = Moment::now(session);
+    tokio::time::sleep(duration).await;
+    let after = Moment::now(session);
+    let scope = session.scope();
+    let may_be_seen = |object: &&Arc<Object>| {
+        object.kind == ObjectKind::MaterializedView
+            && object.database == scope.database
+            && scope.check(object, Privileges::SELECT).is_ok()
+    };
+    let views = scope.catalog.objects().filter(may_be_seen);
+    let watched: Vec<WatchedView> = views
+        .map(|object| {
+            let relation = RelationId(object.id.0);
+            let counts = before
+                .counts(relation)
+                .and_then(|before| Ok((before, after.counts(relation)?)));
+            let (failure, analysis) = match counts {
+                Ok((before, after)) => {
+                    let profile = profile(session, &object.name, None, &before, &after);
+                    (None, Some(analyse_view(&profile, asked)))
+                }
+                Err(why) => (Some(why.detail.unwrap_or(why.message)), None),
+            };
+            WatchedView {
+                relation: object.id.0,
+                name: object.display_name(),
+                failure,
+                analysis,
+            }
+        })
+        .collect();
+    match options.format {
+        ExplainFormat::Text => Ok(views_text(&watched, nanos(duration, Duration::ZERO))),
+        _ => json(&Document::new(WatchedViews { views: watched })),
+    }
+}
+
+/// What a view did between two moments; `graph` tells what its stages are called.
+fn profile(
+    session: &Session,
+    name: &str,
+    graph: Option<&StageGraph>,
+    before: &Counts<'_>,
+    after: &Counts<'_>,
+) -> ViewProfile {
+    let between = |of: fn(&Moment) -> Duration| nanos(of(after.moment), of(before.moment));
+    ViewProfile {
+        view: name.to_owned(),
+        watched: nanos(
+            after.moment.at.saturating_duration_since(before.moment.at),
+            Duration::ZERO,
+        ),
+        cores: session.database().cores(),
+        epochs: after.pipeline.committed - before.pipeline.committed.min(after.pipeline.committed),
+        group_size: after.pipeline.group_size,
+        coordination: coordination(before, after),
+        samples: samples(before, after),
+        stages: stages(graph, &before.view.activity, &after.view.activity),
+        pipeline_busy: after.pipeline_busy.saturating_sub(before.pipeline_busy),
+        outside: between(Moment::outside),
+        stolen: between(|moment| moment.stolen),
+        rows: after.view.rows as u64,
+        state_bytes: after.view.state_bytes as u64,
+        on_disk_bytes: after.view.on_disk_bytes as u64,
+        log: log(session, &before.moment.log, &after.moment.log),
     }
 }
 
@@ -82,12 +141,11 @@ pub(super) fn duration(options: &ExplainOptions, default: Duration) -> SqlResult
         })
 }
 
-/// What the runtime has counted of a view and its pipeline.
-struct Counts {
-    view: ViewStatus,
-    pipeline: millrace_schedule::driver::PipelineRecord,
-    /// Time of the tasks of all the pipeline's views.
-    pipeline_busy: u64,
+/// What the runtime has counted, all at about the same time.
+struct Moment {
+    at: Instant,
+    views: Vec<ViewStatus>,
+    pipelines: Vec<PipelineStatus>,
     /// Writes of the log, of all streams and tables.
     log: Totals,
     /// Of the process on processors, and of its tasks on slots.
@@ -97,54 +155,70 @@ struct Counts {
     stolen: Duration,
 }
 
-impl Counts {
-    fn of(session: &Session, relation: RelationId) -> SqlResult<Counts> {
+/// What of that is a view's and its pipeline's.
+struct Counts<'a> {
+    moment: &'a Moment,
+    view: &'a ViewStatus,
+    pipeline: &'a PipelineRecord,
+    /// Time of the tasks of all the pipeline's views.
+    pipeline_busy: u64,
+}
+
+impl Moment {
+    fn now(session: &Session) -> Moment {
         let runtime = session.database().runtime();
+        let workers = runtime.workers();
+        Moment {
+            at: Instant::now(),
+            views: runtime.views(),
+            pipelines: runtime.pipelines(),
+            log: runtime.disks().data().totals().log,
+            process: process_cpu_time().unwrap_or_default(),
+            stolen: stolen_time(),
+            tasks: workers
+                .iter()
+                .map(|worker| Duration::from_nanos(worker.cpu_ns))
+                .sum(),
+        }
+    }
+
+    /// What was computed and is no task's.
+    fn outside(&self) -> Duration {
+        self.process.saturating_sub(self.tasks)
+    }
+
+    fn counts(&self, relation: RelationId) -> SqlResult<Counts<'_>> {
         let gone = || {
             SqlError::new(
                 SqlState::ObjectNotInPrerequisiteState,
                 "the materialized view is not running",
             )
         };
-        let views = runtime.views();
-        let view = views
+        let view = self
+            .views
             .iter()
             .find(|view| view.relation == relation)
             .ok_or_else(gone)?;
         if let Some(why) = &view.failure {
             return Err(gone().with_detail(why.clone()));
         }
-        let PipelineStatus { pipeline, .. } = runtime
-            .pipelines()
-            .into_iter()
+        let PipelineStatus { pipeline, .. } = self
+            .pipelines
+            .iter()
             .find(|status| status.pipeline.views.contains(&relation))
             .ok_or_else(gone)?;
-        let pipeline_busy = views
+        let of_pipeline = |view: &&ViewStatus| pipeline.views.contains(&view.relation);
+        let activity = self
+            .views
             .iter()
-            .filter(|view| pipeline.views.contains(&view.relation))
-            .flat_map(|view| view.activity.iter().flatten())
-            .map(|counts| counts.busy_ns)
-            .sum();
+            .filter(of_pipeline)
+            .flat_map(|view| view.activity.iter().flatten());
         Ok(Counts {
-            view: view.clone(),
+            moment: self,
+            view,
             pipeline,
-            pipeline_busy,
-            log: runtime.disks().data().totals().log,
-            process: process_cpu_time().unwrap_or_default(),
-            stolen: stolen_time(),
-            tasks: runtime
-                .workers()
-                .iter()
-                .map(|worker| Duration::from_nanos(worker.cpu_ns))
-                .sum(),
+            pipeline_busy: activity.map(|counts| counts.busy_ns).sum(),
         })
-    }
-}
-
-impl Counts {
-    /// What was computed and is no task's.
-    fn outside(&self) -> Duration {
-        self.process.saturating_sub(self.tasks)
     }
 }
 
@@ -163,7 +237,7 @@ fn log(session: &Session, before: &Totals, after: &Totals) -> Option<LogUse> {
     })
 }
 
-fn coordination(before: &Counts, after: &Counts) -> Coordination {
+fn coordination(before: &Counts<'_>, after: &Counts<'_>) -> Coordination {
     let mut sums = Coordination::default();
     let groups = after.pipeline.groups.iter();
     for group in groups.filter(|group| group.last_epoch > before.pipeline.committed) {
@@ -174,7 +248,7 @@ fn coordination(before: &Counts, after: &Counts) -> Coordination {
     sums
 }
 
-fn samples(before: &Counts, after: &Counts) -> Vec<EpochSample> {
+fn samples(before: &Counts<'_>, after: &Counts<'_>) -> Vec<EpochSample> {
     let committed = before.pipeline.committed + 1..=after.pipeline.committed;
     let epochs = after.pipeline.epochs.iter();
     epochs
@@ -189,7 +263,7 @@ fn samples(before: &Counts, after: &Counts) -> Vec<EpochSample> {
 }
 
 fn stages(
-    graph: &StageGraph,
+    graph: Option<&StageGraph>,
     before: &[Vec<ActivityCounts>],
     after: &[Vec<ActivityCounts>],
 ) -> Vec<ViewStage> {
@@ -198,7 +272,10 @@ fn stages(
         .enumerate()
         .map(|(id, (after, before))| ViewStage {
             id,
-            name: graph.stages.get(id).map(explain::stage_name).unwrap_or_default(),
+            name: graph
+                .and_then(|graph| graph.stages.get(id))
+                .map(explain::stage_name)
+                .unwrap_or_default(),
             partitions: (after.iter().zip(before))
                 .map(|(after, before)| task_counts(after).since(task_counts(before)))
                 .collect(),

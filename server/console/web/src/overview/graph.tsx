@@ -1,0 +1,169 @@
+// The graph: what feeds what. Nodes are buttons; arrows lead along the edges.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { bytes, short } from "../format";
+import { Icon } from "../parts/icon";
+import { Sparkline } from "../parts/sparkline";
+import { TERMS } from "../terms";
+import { NODE_HEIGHT, NODE_WIDTH, edgeKey, layout, type Direction } from "./layout";
+import { facts, history, rateText, type Edge, type Node, type Overview } from "./model";
+
+/** Smaller than this nobody can read it: then it is scrolled. */
+const SCALE_MIN = { LR: 0.7, TB: 0.82 };
+
+export function Graph(props: { overview: Overview; selected: string | undefined; onSelect(key: string): void }) {
+  const { nodes, edges } = props.overview;
+  const box = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  const direction: Direction = width > 0 && width < 640 ? "TB" : "LR";
+  const shape = `${direction} ${nodes.map((node) => node.key).join()} ${edges.map(edgeKey).join()}`;
+  const found = useMemo(() => layout(nodes, edges, direction), [shape]);
+  const scale = width === 0 ? 1 : Math.max(SCALE_MIN[direction], Math.min(1, width / found.width));
+  const walk = (event: KeyboardEvent, from: string) => {
+    const to = neighbour(event.key, from, props.overview, direction, found.places);
+    if (!to) return;
+    event.preventDefault();
+    box.current?.querySelector<HTMLElement>(`[data-key="${to}"]`)?.focus();
+  };
+  return (
+    <div class="graph" ref={box}>
+      <div class="graph-size" style={{ width: `${found.width * scale}px`, height: `${found.height * scale}px` }}>
+        <div
+          class="graph-inner"
+          style={{ width: `${found.width}px`, height: `${found.height}px`, transform: scale === 1 ? "none" : `scale(${scale})` }}
+        >
+          <Edges edges={edges} paths={found.paths} width={found.width} height={found.height} />
+          {nodes.map((node) => (
+            <NodeCard
+              key={node.key}
+              node={node}
+              place={found.places.get(node.key) ?? { x: 0, y: 0 }}
+              isSelected={props.selected === node.key}
+              onSelect={() => props.onSelect(node.kind === "source" ? `r${node.id}` : node.key)}
+              onKey={(event) => walk(event, node.key)}
+            />
+          ))}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+/** What lies in the direction of an arrow key. */
+function neighbour(
+  key: string,
+  from: string,
+  { nodes, edges }: Overview,
+  direction: Direction,
+  places: Map<string, { x: number; y: number }>,
+): string | undefined {
+  const [ahead, back] = direction === "LR" ? ["ArrowRight", "ArrowLeft"] : ["ArrowDown", "ArrowUp"];
+  if (key === ahead) return edges.find((edge) => edge.from === from)?.to;
+  if (key === back) return edges.find((edge) => edge.to === from)?.from;
+  const across = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[key];
+  if (across === undefined) return undefined;
+  const order = nodes
+    .map((node) => ({ key: node.key, place: places.get(node.key) ?? { x: 0, y: 0 } }))
+    .sort((one, other) =>
+      direction === "LR" ? one.place.x - other.place.x || one.place.y - other.place.y : one.place.y - other.place.y || one.place.x - other.place.x,
+    );
+  return order[order.findIndex((entry) => entry.key === from) + across]?.key;
+}
+
+function Edges(props: { edges: Edge[]; paths: Map<string, { path: string; x: number; y: number }>; width: number; height: number }) {
+  return (
+    <svg class="edges" width={props.width} height={props.height} aria-hidden="true">
+      <defs>
+        <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" orient="auto" markerUnits="userSpaceOnUse">
+          <path d="M0,0.500 L8,4 L0,7.500 z" />
+        </marker>
+      </defs>
+      {props.edges.map((edge) => {
+        const place = props.paths.get(edgeKey(edge));
+        if (!place) return null;
+        const flow = edge.rate ?? 0;
+        return (
+          <g key={edgeKey(edge)} class={flow > 0 ? "edge flowing" : "edge"}>
+            <path d={place.path} style={{ strokeWidth: `${1.2 + Math.min(3, Math.log10(1 + flow) * 0.6)}px` }} marker-end="url(#arrow)" />
+            {(flow > 0 || edge.what) && (
+              <text x={place.x} y={place.y - 6}>
+                {edge.what ? `${edge.what} ` : ""}
+                {flow > 0 && `${short(Math.round(flow))}/s`}
+              </text>
+            )}
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+interface CardProps {
+  node: Node;
+  place: { x: number; y: number };
+  isSelected: boolean;
+  onSelect(): void;
+  onKey(event: KeyboardEvent): void;
+}
+
+const KIND_SHORT: Record<string, string> = { "materialized view": "materialized view", "external table": "files" };
+
+function NodeCard({ node, place, isSelected, onSelect, onKey }: CardProps) {
+  const limit = node.watched?.analysis?.head_room?.limit;
+  const words = facts(node);
+  const kind = KIND_SHORT[node.kind] ?? node.kind;
+  const shared = {
+    title: node.name,
+    "data-key": node.key,
+    "data-name": node.name,
+    "data-rows": node.rows ?? undefined,
+    "aria-pressed": isSelected,
+    onClick: onSelect,
+    onKeyDown: onKey,
+  };
+  if (node.kind === "source") {
+    return (
+      <button {...shared} class={`node source ${node.status}`} style={{ left: `${place.x}px`, top: `${place.y}px`, width: "132px", height: "52px" }}>
+        <span class="node-name">
+          <Icon name="source" />
+          <span class="sr">{kind} </span>
+          <b>{node.name}</b>
+        </span>
+        <span class="node-facts">{words.join(" · ")}</span>
+      </button>
+    );
+  }
+  return (
+    <button
+      {...shared}
+      class={`node ${node.status} limit-${node.status === "idle" ? "none" : (limit ?? "none")} ${isSelected ? "selected" : ""} kind-${node.kind.replace(" ", "-")}`}
+      style={{ left: `${place.x}px`, top: `${place.y}px`, width: `${NODE_WIDTH}px`, height: `${NODE_HEIGHT}px` }}
+    >
+      <span class="node-name">
+        <Icon name={node.kind} />
+        <span class="sr">{kind} </span>
+        <b>{node.name}</b>
+        {node.status !== "ok" && node.status !== "idle" && <span class={`badge ${node.status}`}>{node.status}</span>}
+      </span>
+      <span class="node-rate">
+        <span data-tip={TERMS.rate}>{rateText(node)}</span>
+        {node.kind !== "view" && <Sparkline series={history.of(`${node.id}.rate`)}  />}
+      </span>
+      <span class="node-facts">
+        {words.map((word) => (
+          <span key={word}>{word}</span>
+        ))}
+      </span>
+      <span class="node-facts">
+        {node.rows != null && <span data-tip={TERMS.rows}>{short(node.rows)} rows</span>}
+        {node.bytes > 0 && <span data-tip={TERMS.bytes}>{bytes(node.bytes)}</span>}
+      </span>
+    </button>
+  );
+}

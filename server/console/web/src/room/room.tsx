@@ -1,0 +1,248 @@
+// The machine room: what the cores, the disks and the memory do, and who waits for what.
+import { ago, bytes, count, duration, intervalSeconds, percent, short } from "../format";
+import { Chart } from "../parts/chart";
+import { Fault, Panel, Table } from "../parts/panel";
+import { usePoll } from "../poll";
+import { TERMS } from "../terms";
+import { DISK_KINDS, askFacts, history, type Facts } from "./facts";
+import { Memory } from "./memory";
+
+const EVERY_MS = 2500;
+const CLASSES = ["stream", "interactive", "batch"];
+
+export function RoomPage() {
+  const polled = usePoll<Facts>(askFacts, EVERY_MS);
+  const facts = polled.value;
+  if (!facts) return <Fault message={polled.error} />;
+  return (
+    <div class="room">
+      <Fault message={polled.error} />
+      {facts.troubles.length > 0 && (
+        <Panel title="Errors" wide>
+          <Table
+            label="errors"
+            rows={facts.troubles}
+            empty=""
+            mark={() => "bad"}
+            columns={[
+              { head: "what", cell: (row) => row.what },
+              { head: "name", cell: (row) => row.name },
+              { head: "error", cell: (row) => row.error },
+            ]}
+          />
+        </Panel>
+      )}
+      <Cores facts={facts} />
+      <Memory memory={facts.memory} />
+      <Disks facts={facts} />
+      <Pipelines facts={facts} />
+      <Waits facts={facts} />
+      <Jobs facts={facts} />
+      <Checkpoints facts={facts} />
+    </div>
+  );
+}
+
+function Cores({ facts }: { facts: Facts }) {
+  const cores = facts.workers.reduce((sum, worker) => sum + worker.cores, 0);
+  const series = CLASSES.map((name) => history.of(`cpu ${name}`));
+  const x = series[0]?.at ?? [];
+  const pauses = history.of("paused");
+  const paused = facts.cpu.reduce((sum, row) => sum + row.tasks_paused, 0);
+  return (
+    <>
+      <Panel title={`Cores by class, of ${cores}`} tip={TERMS.classes} wide>
+        {x.length > 1 ? (
+          <Chart label="cores by class" x={x} lines={CLASSES.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} stacked time height={190} format={(value) => value.toFixed(2)} />
+        ) : (
+          <p class="quiet chart-wait">Measuring…</p>
+        )}
+        <Table
+          label="classes"
+          rows={facts.cpu}
+          empty=""
+          columns={[
+            { head: "class", tip: TERMS.classes, cell: (row) => row.class },
+            { head: "cores now", number: true, tip: TERMS.busy, cell: (row) => history.of(`cpu ${row.class}`).values.at(-1)?.toFixed(2) ?? "…" },
+            { head: "waits for a core, median", number: true, tip: TERMS.queue, cell: (row) => duration(row.queue_p50_us / 1e6) },
+            { head: "99 %", number: true, tip: TERMS.queue, cell: (row) => duration(row.queue_p99_us / 1e6) },
+            { head: "ready", number: true, tip: "Tasks that could run and wait for a core now.", cell: (row) => count(row.tasks_waiting) },
+            { head: "paused", number: true, tip: TERMS.paused, cell: (row) => count(row.tasks_paused) },
+            { head: "pieces of work", number: true, tip: "Monotasks since the start of the server.", cell: (row) => short(row.monotasks) },
+          ]}
+        />
+      </Panel>
+      <Panel title="Workers">
+        <Table
+          label="workers"
+          rows={facts.workers}
+          empty=""
+          columns={[
+            { head: "worker", cell: (row) => `${row.id}, ${row.address}` },
+            { head: "state", cell: (row) => row.state },
+            { head: "cores", number: true, tip: TERMS.cores, cell: (row) => `${row.cores}, ${percent(row.busy_share)}` },
+            { head: "partitions", number: true, tip: TERMS.partitions, cell: (row) => count(row.partitions) },
+            { head: "state", number: true, tip: TERMS.bytes, cell: (row) => bytes(row.state_bytes) },
+          ]}
+        />
+      </Panel>
+      <Panel title="Suspended tasks" tip={TERMS.paused}>
+        {pauses.at.length > 1 && <Chart label="suspended tasks" x={pauses.at} lines={[{ label: "suspended", values: pauses.values }]} time height={110} format={short} />}
+        {paused === 0 ? (
+          <p class="quiet">None: nothing more urgent needs their cores.</p>
+        ) : (
+          <Table
+            label="suspended tasks"
+            rows={facts.paused}
+            empty="None now."
+            columns={[
+              { head: "of", cell: (row) => (row.query === null ? row.class : `query ${row.query}, stage ${row.stage ?? ""}`) },
+              { head: "pauses", number: true, cell: (row) => count(row.pauses) },
+              { head: "paused for", number: true, cell: (row) => duration(row.paused_ms / 1e3) },
+              { head: "holds", number: true, cell: (row) => bytes(row.held_bytes) },
+            ]}
+          />
+        )}
+      </Panel>
+    </>
+  );
+}
+
+function Disks({ facts }: { facts: Facts }) {
+  const names = DISK_KINDS.map(([name]) => name);
+  const series = names.map((name) => history.of(`disk ${name}`));
+  const x = series[0]?.at ?? [];
+  return (
+    <Panel title="Disks and network" tip={TERMS.diskBusy}>
+      {x.length > 1 ? (
+        <Chart label="bytes a second" x={x} lines={names.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} time height={170} format={(value) => `${bytes(value)}/s`} />
+      ) : (
+        <p class="quiet chart-wait">Measuring…</p>
+      )}
+      <Table
+        label="disks"
+        rows={facts.disks}
+        empty="No disk was used yet."
+        columns={[
+          { head: "disk", cell: (row) => `${row.disk}: ${row.kind}` },
+          { head: "requests", number: true, cell: (row) => short(row.monotasks) },
+          { head: "bytes", number: true, cell: (row) => bytes(row.bytes) },
+          { head: "each took", number: true, tip: TERMS.service, cell: (row) => duration(row.service_us / Math.max(1, row.monotasks) / 1e6) },
+          { head: "waited", number: true, tip: TERMS.queued, cell: (row) => duration(row.queue_us / Math.max(1, row.monotasks) / 1e6) },
+        ]}
+      />
+      {facts.workers.every((worker) => worker.address === "in process") && <p class="quiet">All workers are in this process: nothing crosses a network.</p>}
+    </Panel>
+  );
+}
+
+function Pipelines({ facts }: { facts: Facts }) {
+  const size = history.of("group size");
+  return (
+    <Panel title="Pipelines and their groups" tip={TERMS.group} wide>
+      {size.at.length > 1 && <Chart label="largest group size" x={size.at} lines={[{ label: "epochs a group", values: size.values }]} time height={110} format={short} />}
+      <Table
+        label="pipelines"
+        rows={facts.batches}
+        empty="There is no pipeline yet: a materialized view makes one."
+        columns={[
+          { head: "pipeline", tip: TERMS.pipeline, cell: (row) => row.pipeline },
+          { head: "epoch", number: true, tip: TERMS.epoch, cell: (row) => count(row.epoch) },
+          { head: "inputs", number: true, cell: (row) => count(row.sources) },
+          { head: "views", number: true, cell: (row) => count(row.views) },
+          { head: "group", number: true, tip: TERMS.group, cell: (row) => `${count(row.group_size)} ${row.group_size === 1 ? "epoch" : "epochs"}` },
+          { head: "scheduling", number: true, tip: TERMS.coordination, cell: (row) => duration(row.scheduling_us === null ? null : row.scheduling_us / 1e6) },
+          { head: "execution", number: true, cell: (row) => duration(row.execution_us === null ? null : row.execution_us / 1e6) },
+          { head: "workers", number: true, cell: (row) => count(row.workers) },
+          { head: "waiting", number: true, tip: TERMS.waiting, cell: (row) => `${count(row.writes_waiting)} writes` },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+function Waits({ facts }: { facts: Facts }) {
+  const rows = history.of("rows waiting");
+  return (
+    <>
+      <Panel title="Back-pressure" tip={TERMS.backpressure}>
+        {rows.at.length > 1 && <Chart label="rows that wait for their epoch" x={rows.at} lines={[{ label: "rows waiting", values: rows.values }]} time height={110} format={short} />}
+        <Table
+          label="who waits"
+          rows={facts.waiting}
+          empty="Nobody waits for room."
+          mark={() => "bad"}
+          columns={[
+            { head: "who", cell: (row) => row.source ?? row.view },
+            { head: "why", cell: (row) => `${row.reason}${row.waits_for ? `: ${row.waits_for}` : ""}${row.source && row.view ? `, behind ${row.view}` : ""}` },
+            { head: "waiting", number: true, cell: (row) => count(row.tasks_waiting) },
+            { head: "for", number: true, cell: (row) => duration(row.waiting_us / 1e6) },
+          ]}
+        />
+      </Panel>
+      <Panel title="Late rows" tip={TERMS.late}>
+        <Table
+          label="late rows"
+          rows={facts.late}
+          empty="No stream has a watermark."
+          mark={(row) => (row.late_rows > 0 ? "bad" : "")}
+          columns={[
+            { head: "stream", cell: (row) => row.relation },
+            { head: "late", number: true, cell: (row) => count(row.late_rows) },
+            { head: "from the future", number: true, tip: "Rows whose event time was too far ahead of the clock.", cell: (row) => count(row.future_rows) },
+            { head: "kept in", cell: (row) => row.kept_in ?? "not kept" },
+          ]}
+        />
+      </Panel>
+    </>
+  );
+}
+
+function Jobs({ facts }: { facts: Facts }) {
+  return (
+    <Panel title="Jobs" tip="Views that are being made, or could not be.">
+      <Table
+        label="jobs"
+        rows={facts.jobs}
+        empty="No view is being made."
+        mark={(row) => (row.error ? "bad" : "")}
+        columns={[
+          { head: "view", cell: (row) => row.view },
+          {
+            head: "progress",
+            cell: (row) => (
+              <>
+                <progress value={row.percent} max={100} aria-label={`progress of ${row.view}`} /> {row.percent.toFixed(0)} %
+              </>
+            ),
+          },
+          { head: "rows", number: true, cell: (row) => `${short(row.rows_done)} of ${short(row.rows_total)}` },
+          { head: "time left", number: true, cell: (row) => duration(intervalSeconds(row.time_left)) },
+          { head: "state", cell: (row) => row.error ?? row.state },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+function Checkpoints({ facts }: { facts: Facts }) {
+  const last = facts.checkpoints.slice(-8).reverse();
+  return (
+    <Panel title="Checkpoints" tip={TERMS.checkpoint}>
+      <Table
+        label="checkpoints"
+        rows={last}
+        empty="None was written yet."
+        mark={(row) => (row.error ? "bad" : "")}
+        columns={[
+          { head: "pipeline", cell: (row) => row.pipeline },
+          { head: "taken", cell: (row) => ago(row.taken_at) },
+          { head: "epoch", number: true, cell: (row) => count(row.epoch) },
+          { head: "written", number: true, tip: "Bytes that no earlier checkpoint has, of all that it holds.", cell: (row) => `${bytes(row.bytes_written)} of ${bytes(row.bytes_total)}` },
+          { head: "took", number: true, cell: (row) => duration(row.written_ms / 1e3) },
+          { head: "state", cell: (row) => row.error ?? row.state },
+        ]}
+      />
+    </Panel>
+  );
+}

@@ -1,0 +1,78 @@
+// The results of what was run: one below the other, each as rows or as a chart.
+import { useState } from "preact/hooks";
+import { ROWS_MAX } from "../api";
+import { count, duration } from "../format";
+import { Grid } from "../parts/grid";
+import { Icon } from "../parts/icon";
+import type { Result, SqlError } from "../result";
+import { openTime } from "../route";
+import { csv, download } from "./csv";
+import { ResultChart } from "./plot";
+
+export function Results(props: { results: Result[]; isRunning: boolean; sql: string }) {
+  const { results } = props;
+  if (results.length === 0) {
+    return <p class="quiet results-none">{props.isRunning ? "Running…" : "Results show here. Ctrl-Enter runs the text, or what is selected of it."}</p>;
+  }
+  return (
+    <div class="results" aria-live="polite">
+      {results.map((result, at) => (
+        <OneResult key={at} result={result} isOnly={results.length === 1} number={at + 1} sql={props.sql} />
+      ))}
+    </div>
+  );
+}
+
+function OneResult(props: { result: Result; isOnly: boolean; number: number; sql: string }) {
+  const { result } = props;
+  const [asChart, setChart] = useState(false);
+  const hasRows = result.columns.length > 0;
+  const height = props.isOnly ? 520 : 280;
+  return (
+    <section class="result" aria-label={`result ${props.number}`}>
+      <header>
+        <span class={`tag ${result.error ? "failed" : ""}`}>{result.error ? "ERROR" : (result.tag ?? `${count(result.rows.length)} rows…`)}</span>
+        {result.elapsedMs != null && <span class="quiet">{duration(result.elapsedMs / 1000)}</span>}
+        {result.isCut && <span class="why behind">the first {count(ROWS_MAX)} rows; the rest was not fetched</span>}
+        <span class="grow" />
+        {hasRows && (
+          <>
+            <button class="small" aria-pressed={!asChart} onClick={() => setChart(false)}>
+              Rows
+            </button>
+            <button class="small" aria-pressed={asChart} onClick={() => setChart(true)}>
+              Chart
+            </button>
+            <button class="small" onClick={() => download("result.csv", csv(result))}>
+              <Icon name="down" /> CSV
+            </button>
+          </>
+        )}
+        {hasRows && props.isOnly && /^\s*(select|with|values|table)\b/i.test(props.sql) && (
+          <button class="small" onClick={() => openTime(undefined, props.sql)} data-tip="Runs it again with EXPLAIN ANALYZE.">
+            <Icon name="clock" /> Where the time goes
+          </button>
+        )}
+      </header>
+      {result.notices.map((notice, at) => (
+        <p key={at} class="notice">
+          {notice.severity}: {notice.message}
+        </p>
+      ))}
+      {hasRows && (asChart ? <ResultChart columns={result.columns} rows={result.rows} height={Math.min(height, 360)} /> : <Grid label={`rows of result ${props.number}`} columns={result.columns} rows={result.rows} height={height} />)}
+      {result.error && <ErrorText error={result.error} />}
+    </section>
+  );
+}
+
+export function ErrorText({ error }: { error: SqlError }) {
+  return (
+    <div class="error" role="alert">
+      <b>{error.message}</b>
+      {error.code && <span class="quiet"> SQLSTATE {error.code}</span>}
+      {error.detail && <p>{error.detail}</p>}
+      {error.hint && <p>Hint: {error.hint}</p>}
+      {error.context && <p class="quiet">{error.context}</p>}
+    </div>
+  );
+}

@@ -1,0 +1,156 @@
+// Parts of the page that need no browser: `node --test test/units.mjs`.
+import assert from "node:assert/strict";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const here = dirname(fileURLToPath(import.meta.url));
+
+/** A module of the page, as node can load it. */
+async function load(path) {
+  const { outputFiles } = await build({ entryPoints: [join(here, "../src", path)], bundle: true, format: "esm", write: false });
+  return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+}
+
+const { ResultReader, cells } = await load("result.ts");
+const { LiveRows } = await load("sql/liverows.ts");
+const { duration, bytes, short, instant, intervalSeconds } = await load("format.ts");
+const { statements } = await load("sql/dialect.ts");
+const { csv } = await load("sql/csv.ts");
+const { quoted, qualified } = await load("names.ts");
+
+/** Numbers that look like chance, and are the same each time. */
+function chance(seed) {
+  let state = seed;
+  return (below) => ((state = (state * 48271) % 2147483647), state % below);
+}
+
+const NASTY = ["", 'a "b", c', "]}],[", "\\", "{[", "\u{1F600}", "null", "1,2", "\n\t", "rows\":["];
+
+/** An answer of the server, and what is to be read from it. */
+function madeUp(random) {
+  const results = [];
+  const wanted = [];
+  for (let count = random(4); count >= 0; count--) {
+    const names = Array.from({ length: 1 + random(4) }, (_, at) => (random(3) === 0 ? NASTY[random(NASTY.length)] : `c${at}`));
+    const values = [];
+    const rows = Array.from({ length: random(6) }, () =>
+      names.map(() => {
+        const kinds = [() => [null, "null"], () => [NASTY[random(NASTY.length)]], () => [undefined, "9223372036854775807"], () => [undefined, '{"k": [1, "]"]}'], () => [undefined, "[[1],[2,3]]"], () => [undefined, "-1.5e-7"], () => [undefined, "true"]];
+        const [value, text] = kinds[random(kinds.length)]();
+        values.push(value === undefined ? text : value);
+        return text ?? JSON.stringify(value);
+      }),
+    );
+    const notices = random(3) === 0 ? [{ severity: "NOTICE", code: "00000", message: NASTY[random(NASTY.length)] }] : [];
+    const head = `{"col_names":${JSON.stringify(names)},"col_types":${JSON.stringify(names.map(() => "text"))},"rows":[`;
+    const body = rows.map((row) => `[${row.join(",")}]`).join(",");
+    const fails = count === 0 && random(3) === 0;
+    const tail = fails ? `],"error":{"message":"no ] more","code":"22012"}}` : `],"notices":${JSON.stringify(notices)},"stats":{"elapsed_ms":1.5,"rows":${rows.length}},"tag":"SELECT ${rows.length}"}`;
+    results.push(head + body + tail);
+    wanted.push({ names, rows: rows.length, values, notices: fails ? [] : notices, error: fails ? "no ] more" : undefined, tag: fails ? undefined : `SELECT ${rows.length}` });
+    if (random(3) === 0) {
+      results.splice(results.length - 1, 0, '{"ok":"BEGIN","tag":"BEGIN","notices":[],"stats":{"elapsed_ms":0.1,"rows":null}}');
+      wanted.splice(wanted.length - 1, 0, { names: [], rows: 0, values: [], notices: [], error: undefined, tag: "BEGIN" });
+    }
+  }
+  return { text: `{"results":[${results.join(",")}]}\n`, wanted };
+}
+
+test("results are read whatever the pieces in which they come", () => {
+  for (let seed = 1; seed <= 500; seed++) {
+    const random = chance(seed);
+    const { text, wanted } = madeUp(random);
+    const reader = new ResultReader(1e6);
+    for (let at = 0; at < text.length; ) {
+      const size = 1 + random(random(2) === 0 ? 3 : 80);
+      reader.push(text.slice(at, at + size));
+      at += size;
+    }
+    const found = reader.finish().map((result) => ({
+      names: result.columns.map((column) => column.name),
+      rows: result.rows.length,
+      values: result.rows.flat(),
+      notices: result.notices,
+      error: result.error?.message,
+      tag: result.tag,
+    }));
+    assert.deepEqual(found, wanted, `seed ${seed}: ${text}`);
+  }
+});
+
+test("an answer that is no result, or only a part of one, is an error", () => {
+  const refused = new ResultReader(10);
+  refused.push('{"error":{"message":"too many requests"}}');
+  assert.equal(refused.finish()[0].error.message, "too many requests");
+  const broken = new ResultReader(10);
+  broken.push('{"results":[{"col_names":["a"],"col_types":["int4"],"rows":[[1],[2');
+  const [result] = broken.finish();
+  assert.equal(result.rows.length, 1);
+  assert.match(result.error.message, /ended before/);
+  const cut = new ResultReader(1);
+  cut.push('{"results":[{"col_names":["a"],"col_types":["int4"],"rows":[[1],[2],');
+  assert.ok(cut.isFull && cut.finish()[0].isCut);
+  assert.deepEqual(cells('[1,"a,]",null,{"a":[1,2]}]'), ["1", "a,]", null, '{"a":[1,2]}']);
+});
+
+test("rows that are followed are those of the changes", () => {
+  for (let seed = 1; seed <= 200; seed++) {
+    const random = chance(seed);
+    const live = new LiveRows();
+    const rows = [];
+    for (let step = 0; step < 60; step++) {
+      const row = { k: random(6), v: `v${random(3)}` };
+      const at = rows.length > 0 ? random(rows.length) : -1;
+      const kind = at < 0 ? 0 : random(3);
+      if (kind === 0) {
+        live.apply([{ op: "insert", row, epoch: step }], step);
+        rows.push(row);
+      } else if (kind === 1) {
+        live.apply([{ op: "delete", row: rows[at], epoch: step }], step);
+        rows.splice(at, 1);
+      } else {
+        live.apply([{ op: "update_delete", row: rows[at], epoch: step }, { op: "update_insert", row, epoch: step }], step);
+        rows[at] = row;
+      }
+      const sorted = (list) => list.map((cells) => cells.join()).sort();
+      assert.deepEqual(sorted(live.shown().rows), sorted(rows.map((row) => [String(row.k), row.v])), `seed ${seed}, step ${step}`);
+      assert.equal(live.total, rows.length);
+    }
+  }
+});
+
+test("an update stays in its place", () => {
+  const live = new LiveRows();
+  const row = (k, v) => ({ k, v });
+  live.apply([{ op: "insert", row: row("a", 1) }, { op: "insert", row: row("b", 1) }, { op: "insert", row: row("c", 1) }], 0);
+  live.apply([{ op: "update_delete", row: row("b", 1) }, { op: "update_insert", row: row("b", 2) }], 1);
+  assert.deepEqual(live.shown().rows, [["a", "1"], ["b", "2"], ["c", "1"]]);
+});
+
+test("numbers are written with three digits and a unit", () => {
+  assert.deepEqual([0, 1e-9, 0.00124, 1.5, 59.96, 3700, 200000].map(duration), ["0", "1 ns", "1.24 ms", "1.50 s", "60.0 s", "1 h 1 min", "2 d 7 h"]);
+  assert.deepEqual([0, 999, 28000, 1.5e9].map(bytes), ["0 B", "999 B", "28.0 kB", "1.50 GB"]);
+  assert.deepEqual([0, 7, 0.25, 12345, 6e6].map(short), ["0", "7", "0.25", "12.3 k", "6.00 M"]);
+  assert.equal(duration(null), "–");
+  assert.equal(instant("2026-01-01 00:00:00.5+00"), Date.UTC(2026, 0, 1) + 500);
+  assert.equal(intervalSeconds("1 day 02:03:04.5"), 86400 + 7384.5);
+  assert.equal(intervalSeconds("-00:00:01"), -1);
+});
+
+test("names and files are quoted where they must be", () => {
+  assert.deepEqual(["orders", "Orders", 'a"b', "orders$late"].map(quoted), ["orders", '"Orders"', '"a""b"', '"orders$late"']);
+  assert.equal(qualified({ schema: "s", name: "t" }), "s.t");
+  const result = { columns: [{ name: "a" }, { name: "b" }], rows: [["1", null], ["", 'x "y"']] };
+  assert.equal(csv(result), 'a,b\n1,\n"","x ""y"""\n');
+});
+
+test("a text is cut into its statements", () => {
+  const cut = (text) => statements(text).map((piece) => piece.text);
+  assert.deepEqual(cut("SELECT 1; SELECT ';' AS \"a;b\" -- no; end\n, 2;\n\n;"), ["SELECT 1", "SELECT ';' AS \"a;b\" -- no; end\n, 2"]);
+  assert.deepEqual(cut("CREATE FUNCTION f() RETURNS int AS $$ SELECT 1; $$ LANGUAGE sql; /* ; */ SELECT 2"), ["CREATE FUNCTION f() RETURNS int AS $$ SELECT 1; $$ LANGUAGE sql", "SELECT 2"]);
+  assert.deepEqual(cut("-- nothing\n;"), []);
+  const text = "SELECT 1;\n  SELECT nope";
+  for (const piece of statements(text)) assert.equal(text.slice(piece.from, piece.from + piece.text.length), piece.text);
+});
