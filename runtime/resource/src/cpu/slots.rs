@@ -291,6 +291,7 @@ impl Shared {
             self.waiting_since[class as usize].store(now, Ordering::Relaxed);
         }
         let waiting = Waiting {
+            tenant: ready.record.work.tenant(),
             item: ready,
             cause,
             since_ns: now,
@@ -422,6 +423,7 @@ impl Shared {
                 queues.polls.begin(thread, lane, turn.rank, now);
                 drop(queues);
                 self.note(&mut noted, &turn.waited.item.record);
+                let tenant = turn.waited.tenant;
                 let (class, held, cpu) = self.poll(turn, freed, now);
                 let now = self.now_ns();
                 if lane == Lane::Idle {
@@ -429,7 +431,7 @@ impl Shared {
                     crowding.polled(held, cpu, now, self.slots, process_cpu_time);
                 }
                 queues = self.queues.lock();
-                queues.run.served_ns[class as usize] += held.as_nanos() as u64;
+                queues.run.served(class, tenant, held.as_nanos() as u64);
                 queues.freed_ns = now;
                 let ended = queues.polls.end(thread).expect("it began above");
                 if let Some(place) = ended.place {

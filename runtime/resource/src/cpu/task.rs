@@ -14,6 +14,7 @@ use millrace_planner::RelationId;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::cpu::policy::GiveWay;
 use millrace_schedule::cpu::queue::Cause;
+use millrace_schedule::cpu::shares::Tenant;
 use parking_lot::Mutex;
 
 use super::Shared;
@@ -32,6 +33,8 @@ const QUANTUM: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub struct Work {
     class: AtomicU8,
+    /// For whom it is done.
+    tenant: Tenant,
     /// It does not become batch work, however long it takes.
     keeps_class: bool,
     cpu_ns: AtomicU64,
@@ -44,23 +47,34 @@ pub struct Work {
 
 impl Work {
     pub fn new(class: QueryClass) -> Arc<Work> {
-        Self::with_class(class, false)
+        Self::with_class(class, false, Tenant::default())
     }
 
     /// Of a class that stays whatever it takes.
-    pub fn keeping(class: QueryClass) -> Arc<Work> {
-        Self::with_class(class, true)
+    pub fn keeping(class: QueryClass, tenant: Tenant) -> Arc<Work> {
+        Self::with_class(class, true, tenant)
     }
 
-    fn with_class(class: QueryClass, keeps_class: bool) -> Arc<Work> {
+    /// For a tenant.
+    pub fn of_tenant(class: QueryClass, tenant: Tenant) -> Arc<Work> {
+        Self::with_class(class, false, tenant)
+    }
+
+    fn with_class(class: QueryClass, keeps_class: bool, tenant: Tenant) -> Arc<Work> {
         Arc::new(Work {
             class: AtomicU8::new(class as u8),
+            tenant,
             keeps_class,
             cpu_ns: AtomicU64::new(0),
             may_restart: AtomicBool::new(false),
             is_killed: AtomicBool::new(false),
             killed: AtomicWaker::new(),
         })
+    }
+
+    /// For whom it is done.
+    pub fn tenant(&self) -> Tenant {
+        self.tenant
     }
 
     /// Its class by now.
@@ -195,7 +209,7 @@ struct Notes {
 /// What the scheduler knows of a task.
 #[derive(Debug)]
 pub struct TaskRecord {
-    work: Arc<Work>,
+    pub(super) work: Arc<Work>,
     label: Option<TaskLabel>,
     created: Instant,
     cpu_ns: AtomicU64,
