@@ -16,6 +16,7 @@ pub use self::options::SinkOptions;
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::Given;
 use crate::connector::postgres::PostgresTarget;
+use crate::secret::Secrets;
 
 /// The column of a changelog that says what happened to the row.
 pub(crate) const OP: &str = "op";
@@ -91,6 +92,8 @@ pub struct FileTarget {
 pub struct KafkaSink {
     /// The options as they were given.
     pub kafka: BTreeMap<String, String>,
+    #[serde(skip)]
+    pub secrets: Secrets,
     /// What no other sink anywhere is called: its transactional id.
     pub id: String,
     /// The columns that are the key, by position.
@@ -103,6 +106,8 @@ pub struct KafkaSink {
 pub struct PostgresSink {
     /// The options as they were given.
     pub postgres: BTreeMap<String, String>,
+    #[serde(skip)]
+    pub secrets: Secrets,
     /// What no other sink anywhere is called: the name of its row in the table of the progress.
     pub id: String,
     /// The columns that are the key, by position.
@@ -116,7 +121,7 @@ impl PostgresSink {
     /// # Errors
     /// They are of another version.
     pub fn target(&self) -> SqlResult<PostgresTarget> {
-        PostgresTarget::new(&mut Given::new("postgres", &self.postgres))
+        PostgresTarget::new(&mut Given::new("postgres", &self.postgres).with_secrets(&self.secrets))
     }
 }
 
@@ -126,7 +131,7 @@ impl KafkaSink {
     /// # Errors
     /// They are of another version.
     pub fn target(&self) -> SqlResult<KafkaTarget> {
-        KafkaTarget::new(&mut Given::new("kafka", &self.kafka))
+        KafkaTarget::new(&mut Given::new("kafka", &self.kafka).with_secrets(&self.secrets))
     }
 }
 
@@ -218,6 +223,17 @@ impl SinkType {
 }
 
 impl SinkDef {
+    /// The same, whose secrets are opened so.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Secrets) -> SinkDef {
+        match &mut self.target {
+            Target::Files(_) => {}
+            Target::Kafka(kafka) => kafka.secrets = secrets,
+            Target::Postgres(postgres) => postgres.secrets = secrets,
+        }
+        self
+    }
+
     /// The columns, given those of the relation: of a changelog `op` is the first.
     pub fn schema(&self, relation: &Schema) -> SchemaRef {
         let op =

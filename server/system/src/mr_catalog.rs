@@ -8,6 +8,7 @@ mod jobs;
 mod memory;
 mod performance;
 mod recovery;
+mod secrets;
 mod sinks;
 mod sources;
 mod stages;
@@ -33,7 +34,7 @@ use crate::pg_catalog::SystemRelation;
 type Rows = fn(&Database, Acting) -> Columns;
 
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, Rows); 23] = [
+const RELATIONS: [(&str, Rows); 24] = [
     ("batches", |database, _| batches::batches(database)),
     ("checkpoints", |database, _| recovery::checkpoints(database)),
     ("disks", |database, _| disks::columns(database)),
@@ -47,6 +48,7 @@ const RELATIONS: [(&str, Rows); 23] = [
     ("monotasks", |database, _| performance::monotasks(database)),
     ("recovery", |database, _| recovery::recovery(database)),
     ("resources", |database, _| performance::resources(database)),
+    ("secrets", |database, _| secrets::columns(database)),
     ("sinks", |database, _| sinks::columns(database)),
     ("sources", |database, _| sources::columns(database)),
     ("stages", |database, _| stages::columns(database)),

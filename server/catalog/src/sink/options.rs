@@ -15,6 +15,7 @@ use super::{FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkTy
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::{Given, invalid};
 use crate::connector::postgres::PostgresTarget;
+use crate::secret::Secrets;
 
 /// The time between two steps, rows and bytes of a file, unless options say otherwise.
 const FILE_ROLLOVER: Duration = Duration::from_secs(10);
@@ -181,6 +182,7 @@ impl SinkOptions {
             primary_key: given.text("primary_key").map(str::to_owned),
             sink: KafkaSink {
                 kafka: all.clone(),
+                secrets: Secrets::default(),
                 id,
                 key: None,
             },
@@ -207,6 +209,7 @@ impl SinkOptions {
             primary_key: given.text("primary_key").map(str::to_owned),
             sink: PostgresSink {
                 postgres: all.clone(),
+                secrets: Secrets::default(),
                 id,
                 key: None,
             },

@@ -36,7 +36,7 @@ use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::sequences::{self, OwnSequence};
 use crate::session::Session;
-use crate::statement::done;
+use crate::statement::{done, secret};
 
 /// How many columns a relation may have.
 const COLUMNS_MAX: usize = 1600;
@@ -53,6 +53,8 @@ struct New<'a> {
     sequences: Vec<OwnSequence>,
     event_time: Option<EventTimeDef>,
     connector: Option<ConnectorDef>,
+    /// The secrets that the connector's options name.
+    secrets: Vec<ObjectId>,
     keeping: Retention,
     temporary: bool,
     on_commit: Option<OnCommit>,
@@ -89,6 +91,7 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
     let names: Vec<String> = (create.columns.iter())
         .map(|column| millrace_parser::fold(&column.name))
         .collect();
+    let secrets = secret::bind(session, &mut create.options, create.format.as_mut())?;
     let mut options = create.options.clone();
     let event_time = EventTimeDef::new(create.watermark.as_ref(), &names, &mut options)?;
     let keeping = Retention::new(&mut options, ObjectKind::Stream)?;
@@ -103,7 +106,11 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
         session.notice(Severity::Notice, message);
     }
     let (connector, format) = match connector {
-        Some(connector) => (Some(connector.with_format(create.format.as_ref())?), None),
+        Some(connector) => {
+            let by = format!("stream {}", create.name);
+            let connector = connector.with_secrets(session.database().secrets_for(&by));
+            (Some(connector.with_format(create.format.as_ref())?), None)
+        }
         None => (None, create.format.as_ref()),
     };
     if let Some(webhook) = connector
@@ -140,6 +147,7 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
         sequences: vec![],
         event_time,
         connector,
+        secrets,
         keeping,
         temporary: false,
         on_commit: None,
@@ -161,6 +169,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
     }
     let given = std::mem::take(&mut create.include);
     include::include(given, &mut create.columns, &mut create.options)?;
+    let secrets = secret::bind(session, &mut create.options, create.format.as_mut())?;
     let mut options = create.options.clone();
     let keeping = Retention::new(&mut options, ObjectKind::Table)?;
     let connector = ConnectorDef::new(&mut options)?;
@@ -172,7 +181,11 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
             ))
             .with_hint("Use CREATE STREAM."));
         }
-        Some(connector) => (Some(connector.with_format(create.format.as_ref())?), None),
+        Some(connector) => {
+            let by = format!("table {}", create.name);
+            let connector = connector.with_secrets(session.database().secrets_for(&by));
+            (Some(connector.with_format(create.format.as_ref())?), None)
+        }
         None => (None, create.format.as_ref()),
     };
     let constraints = Constraints::taken_from(&mut create.constraints)?;
@@ -230,6 +243,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
                 sequences,
                 event_time: None,
                 connector,
+                secrets,
                 keeping,
                 temporary: create.temporary,
                 on_commit: create.on_commit,
@@ -263,6 +277,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name, is_temporary) = names::new_table_name(session, &scope, new.name, new.temporary)?;
+    secret::check_there(&scope, &new.secrets)?;
     let keeping = keeping(&new, is_temporary)?;
     if new.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
         session.notice(
@@ -335,6 +350,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
             .iter()
             .map(|late| late.id)
             .chain(source.iter().map(|source| source.id))
+            .chain(new.secrets)
             .collect(),
         definition: Definition::Relation(Box::new(relation.clone())),
         rights,
