@@ -275,8 +275,6 @@ impl Shared {
         let now = self.now_ns();
         let cause = ready.record.queued(self.started + Duration::from_nanos(now));
         let class = ready.record.class();
-        let pauses = ready.record.pauses_since_undisturbed();
-        let ready_is_new = ready.record.is_new();
         if class == QueryClass::Stream {
             self.idle_until_ns
                 .store(now + STREAMS_PAUSE_NS, Ordering::Relaxed);
@@ -292,11 +290,11 @@ impl Shared {
         }
         let waiting = Waiting {
             tenant: ready.record.work.tenant(),
+            pauses: ready.record.pauses_since_undisturbed(),
+            is_new: ready.record.is_new(),
             item: ready,
             cause,
             since_ns: now,
-            pauses,
-            is_new: ready_is_new,
         };
         queues.run.push(class, waiting);
         self.dispatch(&mut queues, now, None);

@@ -116,10 +116,7 @@ pub async fn watch(request: Request, next: Next) -> Response {
 }
 
 /// The answer, which holds something until it is out, or nobody takes it any more.
-pub fn hold<T: Send + 'static>(response: Response, held: T) -> Response
-where
-    T: Unpin,
-{
+pub fn hold<T: Send + Unpin + 'static>(response: Response, held: T) -> Response {
     response.map(|body| {
         Body::new(Holding {
             body,
