@@ -23,9 +23,14 @@ pub struct Client {
 impl Client {
     /// Connects as the default user to the default database.
     pub async fn connect(address: SocketAddr) -> Result<Self, BenchError> {
+        Self::connect_as(address, "millrace").await
+    }
+
+    /// The same as another user.
+    pub async fn connect_as(address: SocketAddr, user: &str) -> Result<Self, BenchError> {
         let mut config = tokio_postgres::Config::new();
         config.host(address.ip().to_string()).port(address.port());
-        config.user("millrace").dbname("millrace");
+        config.user(user).dbname("millrace");
         let connected = config.connect(NoTls).await;
         let (inner, connection) = connected.map_err(BenchError::postgres("cannot connect"))?;
         // It ends with the client; what breaks it is reported to whoever waits for an answer.

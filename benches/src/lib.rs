@@ -9,6 +9,7 @@
 //!        ├─ drizzle, neptune, mapreduce, monotasks, faucet ── the papers' experiments, servers in this process
 //!        │   └─ bed ── such a server, which rows are handed to as Arrow
 //!        ├─ doors ── a real broker and a real PostgreSQL server, and a server that reads them
+//!        ├─ tenants ── a real server, whose clients mean each other no good
 //!        ├─ tpch, ivm, ingest ── the runtime alone, and storage alone
 //!        ├─ crash, soak, random_views ── the tests that take as long as one likes, with their results kept
 //!        ├─ apart ── measurements in processes of their own
@@ -48,6 +49,7 @@ pub mod soak;
 pub mod statistics;
 pub mod suite;
 pub mod target;
+pub mod tenants;
 pub mod tpch;
 
 use apart::Kind;
@@ -70,6 +72,7 @@ pub const SUITES: &[Entry] = &[
     Entry::of::<durability::checkpoint::Checkpoints>(),
     Entry::of::<faucet::Faucet>(),
     Entry::of::<doors::Doors>(),
+    Entry::of::<tenants::Tenants>(),
 ];
 
 /// All kinds of measurements that have a process of their own.

@@ -28,6 +28,7 @@ mod grant;
 mod object;
 mod options;
 mod role;
+mod secret;
 mod settings;
 mod show;
 mod sink;
@@ -49,9 +50,10 @@ pub use grant::{AlterDefaultPrivileges, Grant, GrantKind, GrantTarget};
 pub use object::{ObjectKind, ObjectReference};
 pub use options::{FormatEncode, OptionEntry, Options};
 pub use role::{
-    AlterRole, CreateRole, CreateToken, DropRole, DropToken, GrantRole, RoleChange, RoleName, RoleOption,
-    Secret,
+    AlterRole, CreateRole, CreateToken, DropOwned, DropRole, DropToken, GrantRole, ReassignOwned, RoleChange,
+    RoleName, RoleOption, Secret,
 };
+pub use secret::{AlterSecret, CreateSecret};
 pub use settings::{AlterSystemSet, SetValue, SetVariable};
 pub use show::{ShowStatement, ShowTarget};
 pub use sink::{CreateSink, CreateSubscription, SinkInput};
@@ -119,6 +121,10 @@ pub enum Statement {
     AlterRole(Box<AlterRole>),
     /// `DROP ROLE | USER | GROUP`.
     DropRole(DropRole),
+    /// `REASSIGN OWNED`.
+    ReassignOwned(Box<ReassignOwned>),
+    /// `DROP OWNED`.
+    DropOwned(DropOwned),
     /// `GRANT` and `REVOKE` of roles.
     GrantRole(Box<GrantRole>),
     /// `GRANT` and `REVOKE` of privileges.
@@ -129,6 +135,10 @@ pub enum Statement {
     CreateToken(Box<CreateToken>),
     /// `DROP TOKEN`.
     DropToken(DropToken),
+    /// `CREATE SECRET`.
+    CreateSecret(Box<CreateSecret>),
+    /// `ALTER SECRET .. AS`. (Its owner is changed by [`Statement::AlterRelation`].)
+    AlterSecret(Box<AlterSecret>),
     /// `CANCEL JOB n`.
     CancelJob(u64),
     /// `PAUSE MATERIALIZED VIEW | SINK | STREAM name`.
@@ -163,6 +173,7 @@ impl Statement {
                 RoleChange::Options(options) => options,
                 _ => return false,
             },
+            Statement::CreateSecret(_) | Statement::AlterSecret(_) => return true,
             _ => return false,
         };
         options

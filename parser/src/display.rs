@@ -6,6 +6,7 @@ mod create;
 mod function;
 mod inspect;
 mod role;
+mod secret;
 mod settings;
 
 use std::fmt::{self, Display, Formatter};
@@ -42,11 +43,15 @@ impl Display for Statement {
             Statement::CreateRole(create) => create.fmt(f),
             Statement::AlterRole(alter) => alter.fmt(f),
             Statement::DropRole(drop) => drop.fmt(f),
+            Statement::ReassignOwned(reassign) => reassign.fmt(f),
+            Statement::DropOwned(drop) => drop.fmt(f),
             Statement::GrantRole(grant) => grant.fmt(f),
             Statement::Grant(grant) => grant.fmt(f),
             Statement::AlterDefaultPrivileges(alter) => alter.fmt(f),
             Statement::CreateToken(create) => create.fmt(f),
             Statement::DropToken(drop) => drop.fmt(f),
+            Statement::CreateSecret(create) => create.fmt(f),
+            Statement::AlterSecret(alter) => alter.fmt(f),
             Statement::CancelJob(job) => write!(f, "CANCEL JOB {job}"),
             Statement::Pause(object) => write!(f, "PAUSE {object}"),
             Statement::Resume(object) => write!(f, "RESUME {object}"),
@@ -95,6 +100,7 @@ impl Display for ObjectKind {
             ObjectKind::Subscription => "SUBSCRIPTION",
             ObjectKind::Function => "FUNCTION",
             ObjectKind::Sequence => "SEQUENCE",
+            ObjectKind::Secret => "SECRET",
         })
     }
 }

@@ -18,6 +18,9 @@ use crate::tokens::is_word;
 /// How deep sqlparser may recurse. With this, a statement fits in a stack of 2 MiB even in a debug build.
 const RECURSION_LIMIT: usize = 64;
 
+/// What stands behind the key of an option whose value is in a secret.
+const SECRET: &str = ".secret";
+
 /// What most parsing functions here return.
 pub(crate) type Parse<T> = Result<T, Failure>;
 
@@ -323,7 +326,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `(key = value, ..)`. `=` may be missing as in DataFusion's `OPTIONS ('key' 'value')`.
+    /// Takes `SECRET`, if the name of one follows.
+    fn takes_secret(&mut self) -> bool {
+        matches!(self.peek_nth_token_ref(1).token, Token::Word(_)) && self.take(&["SECRET"])
+    }
+
+    /// `(key = value, ..)`; `key = SECRET name` is `key.secret = 'name'`. `=` may be missing as in DataFusion's `OPTIONS ('key' 'value')`.
     pub(crate) fn option_list(&mut self) -> Parse<Vec<OptionEntry>> {
         self.need_token(&Token::LParen)?;
         let mut entries: Vec<OptionEntry> = Vec::new();
@@ -332,15 +340,21 @@ impl<'a> Reader<'a> {
                 self.need_token(&Token::Comma)?;
             }
             let at = self.here();
-            let name = self.option_name()?;
+            let mut name = self.option_name()?;
+            let _ = self.take_token(&Token::Eq);
+            let value = match self.takes_secret() {
+                true => {
+                    name.value.push_str(SECRET);
+                    self.name()?.to_string()
+                }
+                false => self.plain_value()?,
+            };
             if entries.iter().any(|entry| entry.name.value == name.value) {
                 return Err(Failure::invalid(
                     format!("option \"{}\" specified more than once", name.value),
                     at,
                 ));
             }
-            let _ = self.take_token(&Token::Eq);
-            let value = self.plain_value()?;
             entries.push(OptionEntry { name, value });
         }
         Ok(entries)

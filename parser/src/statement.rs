@@ -16,6 +16,7 @@ mod job;
 mod object;
 mod postgres;
 mod role;
+mod secret;
 mod sequence;
 mod set;
 mod show;
@@ -79,6 +80,7 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "BACKUP",
         "GRANT",
         "REVOKE",
+        "REASSIGN",
     ]) else {
         return Ok(None);
     };
@@ -96,6 +98,7 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         }
         "GRANT" => Some(grant::parse(reader, false)?),
         "REVOKE" => Some(grant::parse(reader, true)?),
+        "REASSIGN" => Some(role::reassign(reader)?),
         "SET" => set::parse_set(reader)?,
         "RESET" => set::parse_reset(reader)?,
         "DROP" => drop::parse(reader)?,
@@ -144,6 +147,7 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "FUNCTION",
         "AGGREGATE",
         "SEQUENCE",
+        "SECRET",
     ]);
     let Some(kind) = kind else { return Ok(None) };
     if (temporary || unlogged) && kind != "TABLE" {
@@ -153,7 +157,7 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
             "",
         ));
     }
-    if or_replace && matches!(kind, "SINK" | "SUBSCRIPTION" | "SEQUENCE") {
+    if or_replace && matches!(kind, "SINK" | "SUBSCRIPTION" | "SEQUENCE" | "SECRET") {
         return Err(Failure::unsupported(
             format!("CREATE OR REPLACE {kind} is not supported"),
             at,
@@ -169,6 +173,7 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         }
         "FUNCTION" | "AGGREGATE" => function::parse(reader, prefix, kind == "AGGREGATE")?,
         "SEQUENCE" => sequence::parse(reader)?,
+        "SECRET" => secret::create(reader)?,
         "SINK" => sink::parse_sink(reader)?,
         "SUBSCRIPTION" => sink::parse_subscription(reader)?,
         _ => {

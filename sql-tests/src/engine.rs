@@ -38,6 +38,7 @@ use millrace_resource::disk::Disks;
 use millrace_resource::memory::{Memory, Resident};
 use millrace_resource::spill::query::SpillFiles;
 use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::shares::Tenant;
 use millrace_sql::CatalogReader;
 use millrace_storage::{ChangeBatch, Durability, Store, StoreOptions};
 use millrace_system::system;
@@ -469,7 +470,14 @@ impl Engine {
         state.config_mut().options_mut().execution.target_partitions = partitions;
         let plan = state.create_physical_plan(&plan).await?;
         let context = state.task_ctx();
-        let stream = self.runtime.execute(plan, QueryOptions { class, context })?;
+        let stream = self.runtime.execute(
+            plan,
+            QueryOptions {
+                class,
+                tenant: Tenant::default(),
+                context,
+            },
+        )?;
         Ok(stream.try_collect().await?)
     }
 

@@ -111,11 +111,30 @@ impl Postgres {
         // Not by way of a client, who would need TLS himself the second time.
         self.write("pg_hba.conf", allowed)?;
         self.write("postgresql.auto.conf", "ssl = on\n")?;
+        self.read_again()?;
+        Ok(roots)
+    }
+
+    /// Has it ask one role for its password, and nobody else.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn wants_password_of(&self, role: &str) -> Result<(), Failure> {
+        let allowed = format!(
+            "host all {role} 127.0.0.1/32 scram-sha-256\nhost replication {role} 127.0.0.1/32 scram-sha-256\n\
+             host all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"
+        );
+        self.write("pg_hba.conf", &allowed)?;
+        self.read_again()
+    }
+
+    /// Has it read its configuration again.
+    fn read_again(&self) -> Result<(), Failure> {
         let child = self.child.as_ref().ok_or("the server does not run")?;
         Command::new("kill")
             .args(["-HUP", &child.id().to_string()])
             .status()?;
-        Ok(roots)
+        Ok(())
     }
 
     /// Writes a file of its directory, which nobody else may read.

@@ -16,7 +16,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
@@ -34,6 +35,7 @@ fn make_certificate(directory: &Path) -> (TlsOptions, CertificateDer<'static>) {
         mode: TlsMode::On,
         certificate: Some(directory.join("cert.pem")),
         key: Some(directory.join("key.pem")),
+        client_ca: None,
         is_self_signed: false,
     };
     std::fs::write(options.certificate.as_ref().unwrap(), made.cert.pem()).unwrap();
@@ -70,6 +72,32 @@ impl Fixture {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = protocol.map(<[u8]>::to_vec).into_iter().collect();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    /// The same, showing a certificate of one's own.
+    async fn encrypt_as(
+        &self,
+        stream: TcpStream,
+        protocol: &[u8],
+        shown: Option<&(String, String)>,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match shown {
+            Some((certificate, key)) => {
+                let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                config.with_client_auth_cert(chain, key).unwrap()
+            }
+            None => config.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![protocol.to_vec()];
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
@@ -253,5 +281,118 @@ async fn options_that_contradict_each_other_do_not_start() {
         };
         let error = Server::start(config).await.err().unwrap().to_string();
         assert!(error.contains(told), "{error}");
+    }
+}
+
+/// An authority for certificates of clients: its own certificate, and what it signs with.
+fn make_authority() -> (String, rcgen::Issuer<'static, rcgen::KeyPair>) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut parameters = rcgen::CertificateParams::new(vec![]).unwrap();
+    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let certificate = parameters.self_signed(&key).unwrap();
+    (certificate.pem(), rcgen::Issuer::new(parameters, key))
+}
+
+/// A certificate for a name, and its key, in PEM.
+fn sign(issuer: &rcgen::Issuer<'static, rcgen::KeyPair>, name: &str) -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut parameters = rcgen::CertificateParams::new(vec![]).unwrap();
+    parameters.distinguished_name = rcgen::DistinguishedName::new();
+    parameters
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, name);
+    let certificate = parameters.signed_by(&key, issuer).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_let_in_by_its_certificate_as_the_role_of_that_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (options, certificate) = make_certificate(directory.path());
+    let (authority, issuer) = make_authority();
+    let client_ca = directory.path().join("clients.pem");
+    std::fs::write(&client_ca, &authority).unwrap();
+    let config = Config {
+        password: Some("open sesame".to_owned()),
+        tls: TlsOptions {
+            client_ca: Some(client_ca),
+            ..options
+        },
+        ..throw_away(&directory.path().join("data"))
+    };
+    let fixture = Fixture {
+        server: Server::start(config).await.unwrap(),
+        certificate,
+        _directory: directory,
+    };
+    let (pg, http) = (fixture.server.pg_addr(), fixture.server.http_addr());
+    let first = tokio_postgres::Config::new()
+        .host(pg.ip().to_string())
+        .port(pg.port())
+        .user("millrace")
+        .dbname("millrace")
+        .password("open sesame")
+        .connect(tokio_postgres::NoTls)
+        .await;
+    let (first, connection) = first.unwrap();
+    tokio::spawn(connection);
+    first
+        .batch_execute("CREATE USER ann; CREATE USER bob PASSWORD 'x'")
+        .await
+        .unwrap();
+    let (_, other_issuer) = make_authority();
+    let ann = sign(&issuer, "ann");
+    // Whose certificate, as whom, and whether it is let in at once.
+    let cases = [
+        (Some(&ann), "ann", b"R\0\0\0\x08\0\0\0\0"),
+        (Some(&ann), "bob", b"R\0\0\0*\0\0\0\x0a"),
+        (None, "ann", b"R\0\0\0*\0\0\0\x0a"),
+    ];
+    for (shown, user, expected) in cases {
+        let mut stream = fixture
+            .encrypt_as(connect(pg).await, b"postgresql", shown)
+            .await
+            .unwrap();
+        let body = format!("\0\x03\0\0user\0{user}\0database\0millrace\0\0");
+        let packet = [&(body.len() as u32 + 4).to_be_bytes()[..], body.as_bytes()].concat();
+        stream.write_all(&packet).await.unwrap();
+        let mut answer = [0; 9];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, expected, "{user}");
+    }
+    // One whom nobody here knows is refused in the handshake.
+    let forged = sign(&other_issuer, "ann");
+    let refused = fixture
+        .encrypt_as(connect(pg).await, b"postgresql", Some(&forged))
+        .await;
+    if let Ok(mut stream) = refused {
+        let _ = stream.write_all(&start_up()).await;
+        assert!(!matches!(stream.read(&mut [0; 64]).await, Ok(1..)));
+    }
+    // HTTP: by the certificate alone; what is said in a header counts more.
+    let ask = async |shown: Option<&(String, String)>, header: &str| {
+        let mut stream = fixture
+            .encrypt_as(connect(http).await, b"http/1.1", shown)
+            .await
+            .unwrap();
+        let request = format!(
+            "GET /api/sql?query=SELECT%20current_user HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = ask(Some(&ann), "").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("\"ann\""),
+        "{answer}"
+    );
+    // bob:x
+    let answer = ask(Some(&ann), "Authorization: Basic Ym9iOng=\r\n").await;
+    assert!(answer.contains("\"bob\""), "{answer}");
+    for shown in [None, Some(&sign(&issuer, "nobody"))] {
+        let answer = ask(shown, "").await;
+        assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
     }
 }

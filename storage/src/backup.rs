@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::catalog::{CatalogCopy, ObjectId};
+use crate::catalog::{CatalogCopy, ObjectId, ObjectKind};
 use crate::checkpoint::CheckpointCopy;
 use crate::disk::{Disk, DiskFile, OsDisk};
 use crate::log::LogCopy;
@@ -41,6 +41,11 @@ impl Backup {
         self.catalog.leave_out(objects);
         self.logs
             .retain(|log| !objects.contains(&ObjectId(log.relation())));
+    }
+
+    /// Leaves out a property of all objects of a kind, which are there without it.
+    pub fn leave_out_property(&mut self, kind: ObjectKind, property: &str) {
+        self.catalog.leave_out_property(kind, property);
     }
 
     /// Copies it into a directory, which must be empty or not be there, and is again if this fails. Without the manifest,

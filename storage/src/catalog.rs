@@ -53,6 +53,12 @@ impl CatalogCopy {
         self.0.objects.retain(|id, _| !objects.contains(id));
     }
 
+    /// Leaves out a property of all objects of a kind.
+    pub(crate) fn leave_out_property(&mut self, kind: ObjectKind, property: &str) {
+        let of_kind = (self.0.objects.values_mut()).filter(|object| object.kind == kind);
+        of_kind.for_each(|object| drop(object.properties.remove(property)));
+    }
+
     /// Writes it as the catalog of a data directory.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), StorageError> {
         Journal::create(Arc::new(OsDisk), &directory.join(JOURNAL), &self.0).map(|_| ())

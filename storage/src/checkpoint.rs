@@ -32,6 +32,7 @@ use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{OsDisk, sync_parent};
+use crate::private;
 use crate::{Catalog, StorageError};
 pub use block::{decode_rows, encode_rows, pack_marks, unpack_marks};
 pub(crate) use copy::CheckpointCopy;
@@ -106,7 +107,7 @@ impl Checkpoints {
     pub(crate) fn open(data: &Path, catalog: Arc<Catalog>) -> Result<Checkpoints, StorageError> {
         let directory = data.join("checkpoints");
         if !directory.exists() {
-            fs::create_dir(&directory).map_err(|e| StorageError::io("create", &directory, e))?;
+            private::create_directory(&directory).map_err(|e| StorageError::io("create", &directory, e))?;
             sync_parent(&OsDisk, &directory)?;
         }
         let mut state = State::default();

@@ -12,11 +12,10 @@ use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::StorageError;
+use crate::{StorageError, private};
 
 /// An open file: read and written at positions, so that readers and the writer share no cursor.
 pub(crate) trait DiskFile: Debug + Send + Sync {
@@ -52,14 +51,7 @@ pub(crate) struct OsDisk;
 
 impl Disk for OsDisk {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600);
-        Ok(Arc::new(options.open(path)?))
+        Ok(Arc::new(private::create(path)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -77,7 +69,7 @@ impl Disk for OsDisk {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir(path)
+        private::create_directory(path)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -26,6 +26,7 @@ mod durability;
 mod error;
 pub mod log;
 mod memory;
+pub mod private;
 mod store;
 
 pub use backup::{Backup, restore};

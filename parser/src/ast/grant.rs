@@ -42,6 +42,8 @@ pub enum GrantKind {
     Schema,
     /// Databases.
     Database,
+    /// Secrets.
+    Secret,
 }
 
 /// `ALTER DEFAULT PRIVILEGES [FOR ROLE r, ..] [IN SCHEMA s, ..] GRANT | REVOKE ..`.

@@ -27,6 +27,8 @@ pub enum ObjectKind {
     Function,
     /// A sequence.
     Sequence,
+    /// A secret.
+    Secret,
 }
 
 /// An object, by kind and name.

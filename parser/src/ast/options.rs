@@ -9,7 +9,7 @@ pub struct Options(pub Vec<OptionEntry>);
 /// One `key = value`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptionEntry {
-    /// The key: bare (folded to lower case), dotted, or quoted with single or double quotes.
+    /// The key (of `key = SECRET name` with `.secret` behind it): bare (folded to lower case), dotted, or quoted with single or double quotes.
     pub name: Ident,
     /// The value as text: a string's content, a number, a word (`true`, `auto`) in lower case.
     pub value: String,

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sqlparser::ast::Ident;
 
+use super::alter::DropBehavior;
+use super::options::Options;
 use super::settings::SetValue;
 
 /// A password or another secret: it is printed by nobody.
@@ -71,11 +73,13 @@ pub struct CreateRole {
     pub options: Vec<RoleOption>,
 }
 
-/// `ALTER ROLE | USER name ..`.
+/// `ALTER ROLE | USER name [IN DATABASE d] ..`, and `ALTER DATABASE d SET | RESET ..`, which is of all roles in it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlterRole {
     /// The role; none: `ALL`.
     pub name: Option<RoleName>,
+    /// `IN DATABASE`.
+    pub database: Option<Ident>,
     /// What is changed.
     pub change: RoleChange,
 }
@@ -96,6 +100,10 @@ pub enum RoleChange {
     },
     /// `RESET setting`, or `None` for `RESET ALL`.
     Reset(Option<String>),
+    /// `SET (limit = value, ..)`.
+    SetLimits(Options),
+    /// `RESET (limit, ..)`.
+    ResetLimits(Vec<String>),
 }
 
 /// `DROP ROLE | USER [IF EXISTS] name, ..`.
@@ -118,6 +126,24 @@ pub struct GrantRole {
     pub admin: bool,
     /// Whether it is a REVOKE.
     pub revoke: bool,
+}
+
+/// `REASSIGN OWNED BY role, .. TO role`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReassignOwned {
+    /// Whose objects.
+    pub from: Vec<RoleName>,
+    /// Who owns them from now on.
+    pub to: RoleName,
+}
+
+/// `DROP OWNED BY role, .. [CASCADE | RESTRICT]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DropOwned {
+    /// Whose objects, and whose privileges.
+    pub by: Vec<RoleName>,
+    /// What becomes of what depends on them.
+    pub behavior: DropBehavior,
 }
 
 /// `CREATE TOKEN name FOR role [VALID UNTIL 'time']`.

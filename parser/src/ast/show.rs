@@ -34,6 +34,8 @@ pub enum ShowTarget {
     Indexes(Option<ObjectName>),
     /// `SHOW SUBSCRIPTIONS`.
     Subscriptions,
+    /// `SHOW SECRETS`.
+    Secrets,
     /// `SHOW FUNCTIONS`.
     Functions,
     /// `SHOW DATABASES`.

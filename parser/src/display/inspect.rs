@@ -106,6 +106,7 @@ impl Display for ShowTarget {
             ShowTarget::Sinks => "SINKS",
             ShowTarget::Indexes(None) => "INDEXES",
             ShowTarget::Subscriptions => "SUBSCRIPTIONS",
+            ShowTarget::Secrets => "SECRETS",
             ShowTarget::Functions => "FUNCTIONS",
             ShowTarget::Databases => "DATABASES",
             ShowTarget::Schemas => "SCHEMAS",

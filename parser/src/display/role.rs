@@ -3,14 +3,14 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::ast::{
-    AlterDefaultPrivileges, AlterRole, CreateRole, CreateToken, DropBehavior, DropRole, DropToken, Grant,
-    GrantKind, GrantRole, GrantTarget, RoleChange, RoleName, RoleOption, SetVariable,
+    AlterDefaultPrivileges, AlterRole, CreateRole, CreateToken, DropBehavior, DropOwned, DropRole, DropToken,
+    Grant, GrantKind, GrantRole, GrantTarget, ReassignOwned, RoleChange, RoleName, RoleOption, SetVariable,
 };
 use crate::display::{joined, settings, when};
 use crate::identifier::quote_literal;
 
 /// What stands in place of a secret.
-const STARS: &str = "'********'";
+pub(super) const STARS: &str = "'********'";
 
 impl Display for RoleName {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -59,9 +59,11 @@ impl Display for CreateRole {
 
 impl Display for AlterRole {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match &self.name {
-            Some(name) => write!(f, "ALTER ROLE {name}")?,
-            None => f.write_str("ALTER ROLE ALL")?,
+        match (&self.name, &self.database) {
+            (Some(name), None) => write!(f, "ALTER ROLE {name}")?,
+            (Some(name), Some(database)) => write!(f, "ALTER ROLE {name} IN DATABASE {database}")?,
+            (None, None) => f.write_str("ALTER ROLE ALL")?,
+            (None, Some(database)) => write!(f, "ALTER DATABASE {database}")?,
         }
         match &self.change {
             RoleChange::Options(given) => options(f, given),
@@ -74,6 +76,8 @@ impl Display for AlterRole {
                 };
                 write!(f, " {set}")
             }
+            RoleChange::SetLimits(limits) => write!(f, " SET {limits}"),
+            RoleChange::ResetLimits(names) => write!(f, " RESET ({})", names.join(", ")),
             RoleChange::Reset(None) => f.write_str(" RESET ALL"),
             RoleChange::Reset(Some(name)) => write!(f, " RESET {}", settings::variable(name)),
         }
@@ -84,6 +88,19 @@ impl Display for DropRole {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let exists = when(self.if_exists, "IF EXISTS ");
         write!(f, "DROP ROLE {exists}{}", joined(&self.names))
+    }
+}
+
+impl Display for ReassignOwned {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "REASSIGN OWNED BY {} TO {}", joined(&self.from), self.to)
+    }
+}
+
+impl Display for DropOwned {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let cascade = when(self.behavior == DropBehavior::Cascade, " CASCADE");
+        write!(f, "DROP OWNED BY {}{cascade}", joined(&self.by))
     }
 }
 
@@ -140,6 +157,7 @@ impl GrantKind {
             GrantKind::Function => "FUNCTION",
             GrantKind::Schema => "SCHEMA",
             GrantKind::Database => "DATABASE",
+            GrantKind::Secret => "SECRET",
         }
     }
 }

@@ -1,8 +1,9 @@
 //! `ALTER` of the kinds that the catalog has, and `ALTER SYSTEM`.
 
+use sqlparser::ast::ObjectNamePart;
 use sqlparser::tokenizer::Token;
 
-use super::{columns, drop, grant, object, role, set};
+use super::{columns, drop, grant, object, role, secret, set};
 use crate::ast::{
     AlterOperation, AlterRelation, AlterSystemSet, ObjectKind, OptionEntry, Options, SetValue, Statement,
 };
@@ -28,6 +29,17 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     let name = reader.name()?;
     if kind == ObjectKind::Function && reader.take_token(&Token::LParen) {
         reader.rest_of_parenthesis()?;
+    }
+    if kind == ObjectKind::Database
+        && let [ObjectNamePart::Identifier(database)] = name.0.as_slice()
+        && let Some(alter) = role::alter_database(reader, database)?
+    {
+        return Ok(Some(alter));
+    }
+    if kind == ObjectKind::Secret
+        && let Some(alter) = secret::alter(reader, if_exists, &name)?
+    {
+        return Ok(Some(alter));
     }
     if kind == ObjectKind::Sequence && !reader.at(&["OWNER", "TO"]) {
         let hint = "Use setval() to go on from another value.";

@@ -14,6 +14,9 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     if reader.take_one_of(&role::KINDS).is_some() {
         return Ok(Some(role::drop(reader)?));
     }
+    if reader.take(&["OWNED"]) {
+        return Ok(Some(role::drop_owned(reader)?));
+    }
     if reader.take(&["TOKEN"]) {
         return Ok(Some(role::drop_token(reader)?));
     }

@@ -79,12 +79,20 @@ pub(super) fn alter_default(reader: &mut Reader<'_>) -> Parse<Statement> {
     let option_for = revoke && reader.take(&["GRANT", "OPTION", "FOR"]);
     let words = names(reader)?;
     reader.need(&["ON"])?;
-    let kind = match reader.take_one_of(&["TABLES", "SEQUENCES", "FUNCTIONS", "ROUTINES", "SCHEMAS"]) {
+    let kind = match reader.take_one_of(&[
+        "TABLES",
+        "SEQUENCES",
+        "FUNCTIONS",
+        "ROUTINES",
+        "SCHEMAS",
+        "SECRETS",
+    ]) {
         Some("TABLES") => GrantKind::Table,
         Some("SEQUENCES") => GrantKind::Sequence,
         Some("FUNCTIONS" | "ROUTINES") => GrantKind::Function,
+        Some("SECRETS") => GrantKind::Secret,
         Some(_) => GrantKind::Schema,
-        None => return Err(reader.unexpected("TABLES, SEQUENCES, FUNCTIONS or SCHEMAS")),
+        None => return Err(reader.unexpected("TABLES, SEQUENCES, FUNCTIONS, SCHEMAS or SECRETS")),
     };
     reader.need(&[if revoke { "FROM" } else { "TO" }])?;
     let grantees = reader.list(grantee)?;
@@ -155,11 +163,12 @@ fn granted_by(reader: &mut Reader<'_>) -> Parse<()> {
 
 fn target(reader: &mut Reader<'_>) -> Parse<GrantTarget> {
     if reader.take(&["ALL"]) {
-        let kind = match reader.take_one_of(&["TABLES", "SEQUENCES", "FUNCTIONS", "ROUTINES"]) {
+        let kind = match reader.take_one_of(&["TABLES", "SEQUENCES", "FUNCTIONS", "ROUTINES", "SECRETS"]) {
             Some("TABLES") => GrantKind::Table,
             Some("SEQUENCES") => GrantKind::Sequence,
+            Some("SECRETS") => GrantKind::Secret,
             Some(_) => GrantKind::Function,
-            None => return Err(reader.unexpected("TABLES, SEQUENCES or FUNCTIONS")),
+            None => return Err(reader.unexpected("TABLES, SEQUENCES, FUNCTIONS or SECRETS")),
         };
         reader.need(&["IN", "SCHEMA"])?;
         return Ok(GrantTarget::AllIn(kind, reader.list(Reader::ident)?));
@@ -169,13 +178,14 @@ fn target(reader: &mut Reader<'_>) -> Parse<GrantTarget> {
     } else {
         let word = reader.take_one_of(&[
             "TABLE", "STREAM", "SOURCE", "VIEW", "SINK", "SEQUENCE", "FUNCTION", "ROUTINE", "SCHEMA",
-            "DATABASE",
+            "DATABASE", "SECRET",
         ]);
         match word {
             Some("SEQUENCE") => GrantKind::Sequence,
             Some("FUNCTION" | "ROUTINE") => GrantKind::Function,
             Some("SCHEMA") => GrantKind::Schema,
             Some("DATABASE") => GrantKind::Database,
+            Some("SECRET") => GrantKind::Secret,
             _ => GrantKind::Table,
         }
     };

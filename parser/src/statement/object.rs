@@ -24,6 +24,7 @@ pub(super) fn kind(reader: &mut Reader<'_>) -> Option<ObjectKind> {
         "FUNCTION",
         "AGGREGATE",
         "SEQUENCE",
+        "SECRET",
     ])?;
     Some(match word {
         "STREAM" | "SOURCE" => ObjectKind::Stream,
@@ -35,6 +36,7 @@ pub(super) fn kind(reader: &mut Reader<'_>) -> Option<ObjectKind> {
         "DATABASE" => ObjectKind::Database,
         "SUBSCRIPTION" => ObjectKind::Subscription,
         "SEQUENCE" => ObjectKind::Sequence,
+        "SECRET" => ObjectKind::Secret,
         _ => ObjectKind::Function,
     })
 }

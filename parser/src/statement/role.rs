@@ -2,10 +2,11 @@
 
 use sqlparser::tokenizer::Token;
 
+use super::drop::behavior;
 use super::{object, set};
 use crate::ast::{
-    AlterRole, CreateRole, CreateToken, DropRole, DropToken, RoleChange, RoleName, RoleOption, Secret,
-    SetValue, SetVariable, Statement,
+    AlterRole, CreateRole, CreateToken, DropOwned, DropRole, DropToken, Ident, Options, ReassignOwned,
+    RoleChange, RoleName, RoleOption, Secret, SetValue, SetVariable, Statement,
 };
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
@@ -43,27 +44,84 @@ pub(super) fn alter(reader: &mut Reader<'_>) -> Parse<Statement> {
         true => None,
         false => Some(role(reader)?),
     };
-    if reader.at(&["IN", "DATABASE"]) {
-        return Err(Failure::unsupported(
-            "settings of a role in one database are not supported",
-            reader.here(),
-            "Leave IN DATABASE out: the setting is then for all databases.",
-        ));
-    }
-    let change = if reader.take(&["RENAME", "TO"]) {
+    let database = match reader.take(&["IN", "DATABASE"]) {
+        true => Some(reader.ident()?),
+        false => None,
+    };
+    let change = if let Some(change) = settings(reader)? {
+        change
+    } else if database.is_some() || name.is_none() {
+        return Err(reader.unexpected("SET or RESET"));
+    } else if reader.take(&["RENAME", "TO"]) {
         RoleChange::Rename(reader.ident()?)
-    } else if reader.take(&["SET"]) {
-        let (name, value) = set::assignment(reader)?;
+    } else {
+        RoleChange::Options(options(reader)?)
+    };
+    Ok(Statement::AlterRole(Box::new(AlterRole {
+        name,
+        database,
+        change,
+    })))
+}
+
+/// After `ALTER DATABASE name`; `None`: it is not about settings.
+pub(super) fn alter_database(reader: &mut Reader<'_>, name: &Ident) -> Parse<Option<Statement>> {
+    let alter = |change| {
+        Statement::AlterRole(Box::new(AlterRole {
+            name: None,
+            database: Some(name.clone()),
+            change,
+        }))
+    };
+    Ok(settings(reader)?.map(alter))
+}
+
+/// `SET ..` and `RESET ..`.
+fn settings(reader: &mut Reader<'_>) -> Parse<Option<RoleChange>> {
+    let is_list = |reader: &Reader<'_>| reader.peek_token_ref().token == Token::LParen;
+    Ok(Some(if reader.take(&["SET"]) {
+        if is_list(reader) {
+            return Ok(Some(RoleChange::SetLimits(Options(reader.option_list()?))));
+        }
+        let (name, value) = match reader.take(&["TIME", "ZONE"]) {
+            true => (
+                "timezone".to_owned(),
+                SetValue::Values(vec![reader.plain_value()?]),
+            ),
+            false => set::assignment(reader)?,
+        };
         RoleChange::Set { name, value }
     } else if reader.take(&["RESET"]) {
+        if is_list(reader) {
+            return Ok(Some(RoleChange::ResetLimits(
+                reader.parenthesised(set::variable_name)?,
+            )));
+        }
         RoleChange::Reset(match reader.take(&["ALL"]) {
             true => None,
             false => Some(set::variable_name(reader)?),
         })
     } else {
-        RoleChange::Options(options(reader)?)
-    };
-    Ok(Statement::AlterRole(Box::new(AlterRole { name, change })))
+        return Ok(None);
+    }))
+}
+
+/// After `REASSIGN`.
+pub(super) fn reassign(reader: &mut Reader<'_>) -> Parse<Statement> {
+    reader.need(&["OWNED", "BY"])?;
+    let from = reader.list(role)?;
+    reader.need(&["TO"])?;
+    let to = role(reader)?;
+    Ok(Statement::ReassignOwned(Box::new(ReassignOwned { from, to })))
+}
+
+/// After `DROP OWNED`.
+pub(super) fn drop_owned(reader: &mut Reader<'_>) -> Parse<Statement> {
+    reader.need(&["BY"])?;
+    Ok(Statement::DropOwned(DropOwned {
+        by: reader.list(role)?,
+        behavior: behavior(reader),
+    }))
 }
 
 /// After `DROP ROLE`, `USER` or `GROUP`.

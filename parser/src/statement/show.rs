@@ -7,13 +7,14 @@ use crate::ast::{ObjectReference, ShowStatement, ShowTarget, Statement};
 use crate::reader::{Parse, Reader};
 
 /// What one word after SHOW means when only LIKE and FROM may follow it.
-const LISTS: [(&str, ShowTarget); 19] = [
+const LISTS: [(&str, ShowTarget); 20] = [
     ("STREAMS", ShowTarget::Streams),
     ("SOURCES", ShowTarget::Sources),
     ("TABLES", ShowTarget::Tables),
     ("VIEWS", ShowTarget::Views),
     ("SINKS", ShowTarget::Sinks),
     ("SUBSCRIPTIONS", ShowTarget::Subscriptions),
+    ("SECRETS", ShowTarget::Secrets),
     ("FUNCTIONS", ShowTarget::Functions),
     ("DATABASES", ShowTarget::Databases),
     ("SCHEMAS", ShowTarget::Schemas),

@@ -39,6 +39,7 @@ use millrace_resource::cpu::{CpuScheduler, TaskRecord, TaskStatus, Work};
 use millrace_resource::memory::Charge;
 use millrace_resource::query_memory::QueryMemory;
 use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::shares::Tenant;
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -59,6 +60,8 @@ const RESULT_BATCHES_MAX: usize = 4;
 /// How a query is to run.
 pub struct QueryOptions {
     pub class: QueryClass,
+    /// For whom it runs.
+    pub tenant: Tenant,
     /// DataFusion's context: functions, memory pool, batch size.
     pub context: Arc<TaskContext>,
 }
@@ -116,7 +119,7 @@ impl Queries {
         class: QueryClass,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<CpuTask<T>> {
-        self.compute_async(class, async move { work() })
+        self.compute_async(Work::new(class), async move { work() })
     }
 
     /// The same for work that waits now and then.
@@ -125,10 +128,10 @@ impl Queries {
     /// The runtime is shutting down.
     pub fn compute_async<T: Send + 'static>(
         &self,
-        class: QueryClass,
+        of: Arc<Work>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<CpuTask<T>> {
-        self.workers.spawn(class, move |_| work.map(Ok).boxed())
+        self.workers.spawn_of(of, move |_| work.map(Ok).boxed())
     }
 
     /// Runs what a statement does by itself: binding, planning, evaluating constants, handing on what it writes. It has a
@@ -136,9 +139,10 @@ impl Queries {
     /// cancels it: at once if it waits, else at its next suspension point.
     pub fn run_statement<T: Send + 'static>(
         &self,
+        tenant: Tenant,
         work: impl Future<Output = T> + Send + 'static,
     ) -> CpuTask<T> {
-        let record = TaskRecord::new(Work::keeping(QueryClass::Interactive), None);
+        let record = TaskRecord::new(Work::keeping(QueryClass::Interactive, tenant), None);
         self.statements
             .spawn_recorded(Arc::new(record), |_| work.map(Ok).boxed())
     }
@@ -251,7 +255,7 @@ impl Attempt {
         let batches_max = unnest::batches_in_flight(plan).unwrap_or(RESULT_BATCHES_MAX);
         let run = QueryRun::new(
             queries,
-            Work::new(options.class),
+            Work::of_tenant(options.class, options.tenant),
             how.keeps_stretches,
             batches_max,
         );

@@ -153,6 +153,20 @@ impl Workers {
         Ok(self.place(&workers)?.cpu.spawn(class, future))
     }
 
+    /// The same for work of which others may know.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub fn spawn_of<T: Send + 'static>(
+        &self,
+        work: Arc<Work>,
+        future: impl FnOnce(CpuGate) -> BoxFuture<'static, Result<T>>,
+    ) -> Result<CpuTask<T>> {
+        let workers = self.by_id.read();
+        let record = Arc::new(TaskRecord::new(work, None));
+        Ok(self.place(&workers)?.cpu.spawn_recorded(record, future))
+    }
+
     /// The same for a view alone.
     ///
     /// # Errors

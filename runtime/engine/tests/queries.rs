@@ -23,6 +23,7 @@ use millrace_planner::RelationId;
 
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
+use millrace_schedule::cpu::shares::Tenant;
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -219,7 +220,14 @@ impl Fixture {
     ) -> datafusion::execution::SendableRecordBatchStream {
         let context = context.task_ctx();
         self.runtime
-            .execute(plan, QueryOptions { class, context })
+            .execute(
+                plan,
+                QueryOptions {
+                    class,
+                    tenant: Tenant::default(),
+                    context,
+                },
+            )
             .unwrap()
     }
 
@@ -375,6 +383,7 @@ async fn the_profile_of_a_run_adds_up() {
     let plan = cut.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
     let options = QueryOptions {
         class: QueryClass::Interactive,
+        tenant: Tenant::default(),
         context: cut.task_ctx(),
     };
     let (stream, handle) = fixture.runtime.execute_profiled(plan, options).unwrap();
@@ -435,6 +444,7 @@ async fn rows_of_other_workers_are_fetched() {
         let plan = cut.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
         let options = QueryOptions {
             class: QueryClass::Interactive,
+            tenant: Tenant::default(),
             context: cut.task_ctx(),
         };
         let (stream, handle) = fixture.runtime.execute_profiled(plan, options).unwrap();

@@ -22,6 +22,7 @@ use millrace_engine::{QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceS
 use millrace_planner::relation::attach;
 use millrace_planner::{Binder, RelationId, RelationInfo, RelationKind, ViewOptions, plan_view};
 use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::shares::Tenant;
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -285,6 +286,7 @@ impl Fixture {
                 .unwrap();
             let options = QueryOptions {
                 class: QueryClass::Interactive,
+                tenant: Tenant::default(),
                 context: self.context.task_ctx(),
             };
             let stream = self.runtime.execute(plan, options).unwrap();

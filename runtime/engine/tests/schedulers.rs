@@ -18,6 +18,7 @@ use futures::TryStreamExt;
 use millrace_clarity::profile::{Kind, Profile, Resource, Usage};
 use millrace_engine::{QueryOptions, Runtime, RuntimeOptions};
 use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::shares::Tenant;
 use millrace_storage::{Store, StoreOptions};
 
 const ROWS: i64 = 400_000;
@@ -99,6 +100,7 @@ fn a_query_that_reads_and_spills_uses_the_schedulers_alone() {
         let before = threads();
         let options = QueryOptions {
             class: QueryClass::Batch,
+            tenant: Tenant::default(),
             context: context.task_ctx(),
         };
         let (rows, handle) = runtime.execute_profiled(plan, options).unwrap();

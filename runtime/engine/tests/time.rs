@@ -23,6 +23,7 @@ use millrace_planner::{
     Binder, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
 use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::shares::Tenant;
 use millrace_schedule::driver::CheckpointPolicy;
 use millrace_schedule::group_size::GroupSize;
 use millrace_sql::CatalogReader;
@@ -224,6 +225,7 @@ impl Fixture {
             .unwrap();
         let options = QueryOptions {
             class: QueryClass::Interactive,
+            tenant: Tenant::default(),
             context: self.context.task_ctx(),
         };
         let batches: Vec<RecordBatch> = self

@@ -21,6 +21,7 @@ mod slots;
 mod task;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
@@ -42,7 +43,8 @@ use crate::running::Running;
 pub use histogram::{Durations, Histogram};
 use slots::{Alive, Lane, Ready, Shared};
 pub use slots::{process_cpu_time, stolen_time, thread_cpu_time};
-pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits, Work};
+pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits};
+pub use work::Work;
 
 const SLOT_STACK_BYTES: usize = 8 << 20;
 /// How long tasks of each class waited for a slot and kept it.

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
@@ -19,17 +19,62 @@ use crate::memory::{Account, Charge, Memory, SHORT_PERCENT, Use, size};
 const SMALL_BYTES: usize = 1 << 20;
 const SMALL_PART: usize = 64;
 
+/// What all queries of a tenant may have together.
+#[derive(Debug)]
+pub struct TenantMemory {
+    /// What errors call it.
+    name: String,
+    limit_bytes: AtomicUsize,
+    used_bytes: AtomicUsize,
+}
+
+impl TenantMemory {
+    pub fn new(name: String, limit_bytes: usize) -> TenantMemory {
+        TenantMemory {
+            name,
+            limit_bytes: AtomicUsize::new(limit_bytes),
+            used_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Has another limit from now on; what is used stays.
+    pub fn set_limit(&self, limit_bytes: usize) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// Takes so many bytes, unless that is too much.
+    fn take(&self, bytes: usize) -> bool {
+        let limit = self.limit_bytes.load(Ordering::Relaxed);
+        let taken = self
+            .used_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|used| *used <= limit)
+            });
+        taken.is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
 /// The pool of one query.
 #[derive(Debug)]
 pub struct QueryMemory {
     account: Arc<Account>,
+    tenant: Option<Arc<TenantMemory>>,
 }
 
 impl QueryMemory {
     /// The memory of one query: as DataFusion's pool in the query's context.
     pub fn new(memory: &Arc<Memory>) -> Arc<QueryMemory> {
+        Self::of_tenant(memory, None)
+    }
+
+    /// The same, of which there is not more than its tenant may have.
+    pub fn of_tenant(memory: &Arc<Memory>, tenant: Option<Arc<TenantMemory>>) -> Arc<QueryMemory> {
         let account = memory.account_of_query();
-        Arc::new(QueryMemory { account })
+        Arc::new(QueryMemory { account, tenant })
     }
 
     /// What errors and statistics call the query.
@@ -58,6 +103,26 @@ impl QueryMemory {
     }
 }
 
+impl QueryMemory {
+    /// That the tenant has not so much more.
+    fn refuse_tenant(
+        &self,
+        tenant: &TenantMemory,
+        reservation: &MemoryReservation,
+        bytes: usize,
+    ) -> DataFusionError {
+        self.memory().queries_refused.fetch_add(1, Ordering::Relaxed);
+        DataFusionError::ResourcesExhausted(format!(
+            "out of memory: {} exceeded the memory_limit of role \"{}\" (it needs {} more, and the role's queries have {} of {})",
+            reservation.consumer().name(),
+            tenant.name,
+            size(bytes),
+            size(tenant.used_bytes.load(Ordering::Relaxed)),
+            size(tenant.limit_bytes.load(Ordering::Relaxed))
+        ))
+    }
+}
+
 impl MemoryPool for QueryMemory {
     fn name(&self) -> &str {
         "millrace"
@@ -72,18 +137,29 @@ impl MemoryPool for QueryMemory {
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        if let Some(tenant) = &self.tenant {
+            tenant.used_bytes.fetch_add(additional, Ordering::Relaxed);
+        }
         *self.memory().shares.lock().bytes(reservation) += additional;
         self.account.grow(Use::Query, additional);
         holds(additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        if let Some(tenant) = &self.tenant {
+            tenant.give_back(shrink);
+        }
         *self.memory().shares.lock().bytes(reservation) -= shrink;
         self.account.shrink(Use::Query, shrink);
         releases(shrink);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        if let Some(tenant) = &self.tenant
+            && !tenant.take(additional)
+        {
+            return Err(self.refuse_tenant(tenant, reservation, additional));
+        }
         let memory = self.memory();
         let mut shares = memory.shares.lock();
         let queries = shares.spillable + shares.unspillable;
@@ -100,6 +176,9 @@ impl MemoryPool for QueryMemory {
             && memory.used().saturating_add(additional) <= memory.percent(100);
         if !is_given && !is_small {
             drop(shares);
+            if let Some(tenant) = &self.tenant {
+                tenant.give_back(additional);
+            }
             return Err(self.refuse(reservation, additional));
         }
         *shares.bytes(reservation) += additional;

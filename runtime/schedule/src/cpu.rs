@@ -3,6 +3,7 @@
 
 pub mod policy;
 pub mod queue;
+pub mod shares;
 
 /// Rows handled between two suspension points.
 pub const CHUNK_ROWS: usize = 8_192;

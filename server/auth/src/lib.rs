@@ -5,12 +5,14 @@
 //!   scram ── the server's side of SCRAM-SHA-256, with and without channel binding
 //!     └── verifier ── what is kept of a password: enough to check it, not enough to log in with
 //!   token ── secrets for programs          failures ── how long whoever fails again and again waits
+//!   seal ── secrets of others, encrypted under a key
 //! ```
 //!
 //! Everything here is pure: it reads no clock, knows no catalog and no connection. A password is nowhere kept.
 
 pub mod failures;
 pub mod scram;
+pub mod seal;
 pub mod token;
 mod verifier;
 

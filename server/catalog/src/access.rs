@@ -43,6 +43,23 @@ impl CatalogSnapshot {
         self.role_by_id(id)?.role()
     }
 
+    /// The settings with which a session of a role in a database begins; what is said later counts.
+    pub fn settings_of(&self, role: ObjectId, database: ObjectId) -> Vec<(String, String)> {
+        let (first, own) = (self.role_def(role::BOOTSTRAP), self.role_def(role));
+        let places = [
+            (first, true, None),
+            (first, true, Some(database)),
+            (own, false, None),
+            (own, false, Some(database)),
+        ];
+        let said = places
+            .into_iter()
+            .filter_map(|(role, of_all, database)| role?.settings_for(of_all, database));
+        said.flatten()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
     /// The name of a role. One that is gone is a number, as in PostgreSQL.
     pub fn role_name(&self, id: ObjectId) -> String {
         let known = self.role_by_id(id).map(|role| role.name.clone());

@@ -29,8 +29,10 @@ use self::files::FilesDef;
 use self::kafka::KafkaDef;
 use self::options::Given;
 use self::postgres::Postgres;
+use self::secret::KeptSecret;
 use self::webhook::Webhook;
 use crate::column::ColumnDef;
+use crate::secret::Secrets;
 
 /// The connectors that there are.
 const CONNECTORS: [&str; 8] = [
@@ -52,7 +54,12 @@ const START_DEFAULT: &str = "2015-07-15 00:00:00+00";
 
 /// A stream's connector, as it was given: names and values of all options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConnectorDef(BTreeMap<String, String>);
+#[serde(transparent)]
+pub struct ConnectorDef {
+    options: BTreeMap<String, String>,
+    #[serde(skip)]
+    secrets: Secrets,
+}
 
 /// A connector that is ready to make rows.
 #[derive(Debug, Clone)]
@@ -84,7 +91,10 @@ impl ConnectorDef {
         }
         let options = std::mem::take(&mut options.0);
         let options = options.into_iter().map(|option| (name_of(&option), option.value));
-        let def = ConnectorDef(options.collect());
+        let def = ConnectorDef {
+            options: options.collect(),
+            secrets: Secrets::default(),
+        };
         if !CONNECTORS.contains(&def.name()) {
             return Err(
                 SqlError::unsupported(format!("connector \"{}\" is not supported", def.name()))
@@ -94,9 +104,19 @@ impl ConnectorDef {
         Ok(Some(def))
     }
 
+    /// The same, whose secrets are opened so.
+    #[must_use]
+    pub fn with_secrets(self, secrets: Secrets) -> ConnectorDef {
+        ConnectorDef { secrets, ..self }
+    }
+
+    fn given(&self) -> Given<'_> {
+        Given::new(self.name(), &self.options).with_secrets(&self.secrets)
+    }
+
     /// Which connector it is.
     pub fn name(&self) -> &str {
-        self.0.get("connector").map_or("", String::as_str)
+        self.options.get("connector").map_or("", String::as_str)
     }
 
     /// Whether it makes the rows itself.
@@ -132,7 +152,7 @@ impl ConnectorDef {
         if !self.has_files() {
             return Ok(None);
         }
-        let mut given = Given::new(self.name(), &self.0);
+        let mut given = self.given();
         FilesDef::new(self.name(), &mut given).map(Some)
     }
 
@@ -155,7 +175,7 @@ impl ConnectorDef {
         if self.name() != "postgres-cdc" {
             return Ok(None);
         }
-        let mut given = Given::new(self.name(), &self.0);
+        let mut given = self.given();
         let postgres = Postgres::new(&mut given)?;
         given.finish()?;
         Ok(Some(postgres))
@@ -169,7 +189,7 @@ impl ConnectorDef {
         if self.name() != "webhook" {
             return Ok(None);
         }
-        let mut given = Given::new(self.name(), &self.0);
+        let mut given = self.given();
         let webhook = Webhook::new(&mut given)?;
         given.finish()?;
         Ok(Some(webhook))
@@ -183,7 +203,7 @@ impl ConnectorDef {
         if self.name() != "kafka" {
             return Ok(None);
         }
-        let mut given = Given::new(self.name(), &self.0);
+        let mut given = self.given();
         KafkaDef::new(&mut given).map(Some)
     }
 
@@ -195,7 +215,7 @@ impl ConnectorDef {
         if self.name() != "kafka" {
             return Ok(None);
         }
-        let mut given = Given::new(self.name(), &self.0);
+        let mut given = self.given();
         let topic = KafkaDef::new(&mut given)?.place.topic;
         Ok(Some((RecordFormat::new(&mut given, false)?, topic)))
     }
@@ -210,7 +230,7 @@ impl ConnectorDef {
         columns: &[ColumnDef],
         key: Option<&[usize]>,
     ) -> SqlResult<Option<(RecordFormat, RecordColumns)>> {
-        let mut given = Given::new(self.name(), &self.0);
+        let mut given = self.given();
         let files = self.has_files();
         match self.name() {
             "kafka" => drop(KafkaDef::new(&mut given)?),
@@ -250,7 +270,7 @@ impl ConnectorDef {
         let envelope = (format.format != "plain").then(|| (ENVELOPE.to_owned(), format.format.clone()));
         let said = [("format".to_owned(), format.encode.clone())];
         for (name, value) in entries.chain(said).chain(envelope) {
-            if self.0.insert(name.clone(), value).is_some() {
+            if self.options.insert(name.clone(), value).is_some() {
                 return Err(SqlError::new(
                     SqlState::SyntaxError,
                     format!("option \"{name}\" specified more than once"),
@@ -270,8 +290,14 @@ impl ConnectorDef {
             true => name.to_owned(),
             false => literal(name),
         };
-        let others = self.0.iter().filter(|(name, _)| *name != "connector");
-        let others = others.map(|(name, value)| format!("{} = {}", quoted(name), literal(value)));
+        let others = self.options.iter().filter(|(name, _)| *name != "connector");
+        let others = others.map(|(name, value)| {
+            let kept = (name.strip_suffix(KeptSecret::SUFFIX)).zip(KeptSecret::parse(value));
+            match kept {
+                Some((name, (_, secret))) => format!("{} = SECRET {secret}", quoted(name)),
+                None => format!("{} = {}", quoted(name), literal(value)),
+            }
+        });
         std::iter::once(format!("connector = {}", literal(self.name())))
             .chain(others)
             .collect()
@@ -285,7 +311,7 @@ impl ConnectorDef {
         if !self.is_generator() {
             return Ok(None);
         }
-        let mut given = Given::new(self.name(), &self.0);
+        let mut given = self.given();
         let rate = match given.number("rate", 1..=10_000_000)? {
             None if self.name() == "datagen" => given.number("datagen.rows.per.second", 1..=10_000_000)?,
             rate => rate,

@@ -3,9 +3,9 @@
 //! ```text
 //!   reader ── names in a statement to relations        scope ── what a statement's names are looked up in
 //!     └── snapshot ── the catalog at one moment, swapped whole at each DDL statement
-//!           └── object (column, role, rights, bound, event_time, external, flow, function, keeping, sink, connector, temporary)
+//!           └── object (column, role, rights, bound, event_time, external, flow, function, keeping, secret, sink, connector, temporary)
 //!   access ── whether whoever acts may
-//!   settings ── the settings of a session              names ── what is there without being made
+//!   settings, limits ── of a session, of a role        names ── what is there without being made
 //! ```
 //!
 //! A statement takes the snapshot once and sees one catalog until it ends. What lasts is in storage's catalog as SQL text and
@@ -20,6 +20,7 @@ pub mod event_time;
 pub mod external;
 pub mod flow;
 pub mod function;
+pub mod limits;
 mod names;
 pub mod object;
 pub mod reader;
@@ -27,6 +28,7 @@ pub mod retention;
 pub mod rights;
 pub mod role;
 pub mod scope;
+pub mod secret;
 pub mod sequence;
 pub mod settings;
 pub mod sink;

@@ -34,6 +34,7 @@ use crate::function::FunctionDef;
 use crate::retention::Retention;
 use crate::rights::Rights;
 use crate::role::RoleDef;
+use crate::secret::{SecretDef, Secrets, Vault};
 use crate::sequence::{SequenceDef, Takes};
 use crate::sink::SinkDef;
 use crate::temporary::is_temporary;
@@ -86,6 +87,8 @@ pub enum Definition {
     Sequence(Arc<SequenceDef>),
     /// A role.
     Role(Arc<RoleDef>),
+    /// A secret.
+    Secret(Arc<SecretDef>),
     /// An object that failed to load at startup, and why.
     FailedToLoad(String),
     /// A database or a schema.
@@ -512,6 +515,23 @@ impl Object {
         }
     }
 
+    /// The object, whose secrets are opened so.
+    #[must_use]
+    pub fn with_secrets(mut self, vault: &Arc<dyn Vault>) -> Self {
+        let secrets = Secrets::new(Arc::clone(vault), &self.described());
+        match &mut self.definition {
+            Definition::Relation(relation) => {
+                relation.connector = relation
+                    .connector
+                    .take()
+                    .map(|connector| connector.with_secrets(secrets));
+            }
+            Definition::Sink(sink) => *sink = Arc::new(sink.as_ref().clone().with_secrets(secrets)),
+            _ => {}
+        }
+        self
+    }
+
     /// The name with its schema, where that is not the first thing that a reader would think of.
     pub fn display_name(&self) -> String {
         if self.schema == super::DEFAULT_SCHEMA || self.schema.is_empty() {
@@ -560,5 +580,6 @@ pub fn kind_name(kind: ObjectKind) -> &'static str {
         ObjectKind::Function => "function",
         ObjectKind::Sequence => "sequence",
         ObjectKind::Setting => "setting",
+        ObjectKind::Secret => "secret",
     }
 }

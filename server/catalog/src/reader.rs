@@ -325,6 +325,7 @@ impl<'a> Reader<'a> {
             | Definition::Sequence(_)
             | Definition::Sink(_)
             | Definition::Role(_)
+            | Definition::Secret(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => Err(SqlError::new(
                 SqlState::WrongObjectType,

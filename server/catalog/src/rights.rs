@@ -112,6 +112,7 @@ pub enum Class {
     Function,
     Schema,
     Database,
+    Secret,
 }
 
 impl Class {
@@ -128,6 +129,7 @@ impl Class {
             ObjectKind::Function => Class::Function,
             ObjectKind::Schema => Class::Schema,
             ObjectKind::Database => Class::Database,
+            ObjectKind::Secret => Class::Secret,
             ObjectKind::User | ObjectKind::Index | ObjectKind::Subscription | ObjectKind::Setting => {
                 return None;
             }
@@ -142,6 +144,7 @@ impl Class {
             Class::Function => "function",
             Class::Schema => "schema",
             Class::Database => "database",
+            Class::Secret => "secret",
         }
     }
 
@@ -153,6 +156,8 @@ impl Class {
             Class::Function => "f",
             Class::Schema => "n",
             Class::Database => "d",
+            // PostgreSQL has none.
+            Class::Secret => "s",
         }
     }
 
@@ -171,6 +176,7 @@ impl Class {
             Class::Sequence => Privileges::SELECT | Privileges::UPDATE | Privileges::USAGE,
             Class::Function => Privileges::EXECUTE,
             Class::Schema => Privileges::USAGE | Privileges::CREATE,
+            Class::Secret => Privileges::USAGE,
             Class::Database => Privileges::CREATE | Privileges::TEMPORARY | Privileges::CONNECT,
         }
     }
@@ -180,7 +186,7 @@ impl Class {
         match self {
             Class::Function => Privileges::EXECUTE,
             Class::Database => Privileges::CONNECT | Privileges::TEMPORARY,
-            Class::Table | Class::Sequence | Class::Schema => Privileges::NONE,
+            Class::Table | Class::Sequence | Class::Schema | Class::Secret => Privileges::NONE,
         }
     }
 

@@ -11,6 +11,7 @@ use millrace_auth::token::TokenHash;
 use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
+use crate::limits::Limits;
 use crate::rights::DefaultAcl;
 
 pub use crate::names::BOOTSTRAP;
@@ -57,6 +58,12 @@ pub struct RoleDef {
     /// Settings with which its sessions begin.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
+    /// Those of sessions in one database; with the first role also what is said of every role.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings_elsewhere: Vec<RoleSettings>,
+    /// What its sessions may take at most.
+    #[serde(default, skip_serializing_if = "Limits::are_none")]
+    pub limits: Limits,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<TokenDef>,
     /// What others may do with the objects that it makes.
@@ -77,10 +84,24 @@ impl Default for RoleDef {
             connections_max: None,
             member_of: vec![],
             settings: BTreeMap::new(),
+            settings_elsewhere: vec![],
+            limits: Limits::default(),
             tokens: vec![],
             defaults: vec![],
         }
     }
+}
+
+/// Settings with which some sessions begin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleSettings {
+    /// Those of every role.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_all: bool,
+    /// In this database; none: in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database: Option<ObjectId>,
+    pub settings: BTreeMap<String, String>,
 }
 
 /// That a role is a member of another.
@@ -109,6 +130,42 @@ pub struct TokenDef {
 }
 
 impl RoleDef {
+    /// The settings for these sessions, if any are said. `of_all`: of every role, which the first one has.
+    pub fn settings_for(
+        &self,
+        of_all: bool,
+        database: Option<ObjectId>,
+    ) -> Option<&BTreeMap<String, String>> {
+        if !of_all && database.is_none() {
+            return Some(&self.settings);
+        }
+        let is_it = |known: &&RoleSettings| known.of_all == of_all && known.database == database;
+        Some(&self.settings_elsewhere.iter().find(is_it)?.settings)
+    }
+
+    /// Changes them.
+    pub fn change_settings(
+        &mut self,
+        of_all: bool,
+        database: Option<ObjectId>,
+        change: impl FnOnce(&mut BTreeMap<String, String>),
+    ) {
+        if !of_all && database.is_none() {
+            return change(&mut self.settings);
+        }
+        let mut settings = self.settings_for(of_all, database).cloned().unwrap_or_default();
+        change(&mut settings);
+        self.settings_elsewhere
+            .retain(|known| (known.of_all, known.database) != (of_all, database));
+        if !settings.is_empty() {
+            self.settings_elsewhere.push(RoleSettings {
+                of_all,
+                database,
+                settings,
+            });
+        }
+    }
+
     /// Whether its password counts at this time.
     pub fn is_valid_at(&self, now_us: i64) -> bool {
         self.valid_until_us.is_none_or(|until| now_us < until)

@@ -451,7 +451,7 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
 }
 
 /// Milliseconds of `250`, `250ms`, `1.5 s`, `2 hours`.
-fn duration_ms(text: &str) -> Option<u64> {
+pub(crate) fn duration_ms(text: &str) -> Option<u64> {
     let micros = match text.trim().parse::<f64>() {
         Ok(millis) => (millis * 1e3).round(),
         Err(_) => units::duration(text).ok()?.as_micros() as f64,

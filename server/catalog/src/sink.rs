@@ -17,6 +17,7 @@ use crate::connector::files::BucketPlace;
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::Given;
 use crate::connector::postgres::PostgresTarget;
+use crate::secret::Secrets;
 
 /// The column of a changelog that says what happened to the row.
 pub(crate) const OP: &str = "op";
@@ -93,6 +94,8 @@ pub struct FileTarget {
 pub struct BucketSink {
     /// The options as they were given.
     pub s3: BTreeMap<String, String>,
+    #[serde(skip)]
+    pub secrets: Secrets,
     /// What the files' names begin with, behind that of the place.
     pub name: String,
     pub format: FileFormat,
@@ -106,7 +109,7 @@ impl BucketSink {
     /// # Errors
     /// The options are of another version.
     pub fn bucket(&self) -> SqlResult<BucketPlace> {
-        BucketPlace::new(&mut Given::new("s3", &self.s3))
+        BucketPlace::new(&mut Given::new("s3", &self.s3).with_secrets(&self.secrets))
     }
 }
 
@@ -115,6 +118,8 @@ impl BucketSink {
 pub struct KafkaSink {
     /// The options as they were given.
     pub kafka: BTreeMap<String, String>,
+    #[serde(skip)]
+    pub secrets: Secrets,
     /// What no other sink anywhere is called: its transactional id.
     pub id: String,
     /// The columns that are the key, by position.
@@ -127,6 +132,8 @@ pub struct KafkaSink {
 pub struct PostgresSink {
     /// The options as they were given.
     pub postgres: BTreeMap<String, String>,
+    #[serde(skip)]
+    pub secrets: Secrets,
     /// What no other sink anywhere is called: the name of its row in the table of the progress.
     pub id: String,
     /// The columns that are the key, by position.
@@ -140,7 +147,7 @@ impl PostgresSink {
     /// # Errors
     /// They are of another version.
     pub fn target(&self) -> SqlResult<PostgresTarget> {
-        PostgresTarget::new(&mut Given::new("postgres", &self.postgres))
+        PostgresTarget::new(&mut Given::new("postgres", &self.postgres).with_secrets(&self.secrets))
     }
 }
 
@@ -150,7 +157,7 @@ impl KafkaSink {
     /// # Errors
     /// They are of another version.
     pub fn target(&self) -> SqlResult<KafkaTarget> {
-        KafkaTarget::new(&mut Given::new("kafka", &self.kafka))
+        KafkaTarget::new(&mut Given::new("kafka", &self.kafka).with_secrets(&self.secrets))
     }
 }
 
@@ -257,6 +264,18 @@ impl SinkType {
 }
 
 impl SinkDef {
+    /// The same, whose secrets are opened so.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Secrets) -> SinkDef {
+        match &mut self.target {
+            Target::Files(_) => {}
+            Target::Kafka(kafka) => kafka.secrets = secrets,
+            Target::Postgres(postgres) => postgres.secrets = secrets,
+            Target::Bucket(bucket) => bucket.secrets = secrets,
+        }
+        self
+    }
+
     /// The columns, given those of the relation: of a changelog `op` is the first.
     pub fn schema(&self, relation: &Schema) -> SchemaRef {
         let op =

@@ -19,6 +19,7 @@ pub struct CatalogSnapshot {
     /// Relations and indexes: they share one name space per schema.
     relations: BTreeMap<(String, String, String), ObjectId>,
     functions: BTreeMap<(String, String, String), ObjectId>,
+    secrets: BTreeMap<(String, String, String), ObjectId>,
     schemas: BTreeMap<(String, String), ObjectId>,
     databases: BTreeMap<String, ObjectId>,
     roles: BTreeMap<String, ObjectId>,
@@ -54,6 +55,9 @@ impl CatalogSnapshot {
             }
             ObjectKind::User => {
                 self.roles.insert(name, object.id);
+            }
+            ObjectKind::Secret => {
+                self.secrets.insert((database, schema, name), object.id);
             }
             ObjectKind::Function => {
                 self.functions.insert((database, schema, name), object.id);
@@ -146,6 +150,29 @@ impl CatalogSnapshot {
             .iter()
             .filter(move |((in_database, _, _), _)| in_database == database)
             .filter_map(|(_, id)| self.objects.get(id))
+    }
+
+    /// A secret by its full name.
+    pub fn secret(&self, database: &str, schema: &str, name: &str) -> Option<&Arc<Object>> {
+        let id = self
+            .secrets
+            .get(&(database.to_string(), schema.to_string(), name.to_string()))?;
+        self.objects.get(id)
+    }
+
+    /// The secrets of a database, by schema and name.
+    pub fn secrets<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.secrets
+            .iter()
+            .filter(move |((in_database, _, _), _)| in_database == database)
+            .filter_map(|(_, id)| self.objects.get(id))
+    }
+
+    /// What is in the schemas of a database.
+    pub fn contents<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.relations(database)
+            .chain(self.functions(database))
+            .chain(self.secrets(database))
     }
 
     /// Whether a schema exists, a system schema included.

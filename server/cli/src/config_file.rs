@@ -132,7 +132,7 @@ fn from_figment(figment: Figment) -> Result<Config, ConfigError> {
         };
         let invalid = |value: &str, reason: String| ConfigError::InvalidValue {
             key: key.name,
-            value: if key.name == "password" {
+            value: if SECRET.contains(&key.name) {
                 "***".to_owned()
             } else {
                 value.to_owned()
@@ -145,6 +145,9 @@ fn from_figment(figment: Figment) -> Result<Config, ConfigError> {
     }
     Ok(config)
 }
+
+/// Keys whose values no message shows.
+const SECRET: [&str; 2] = ["password", "secrets_key"];
 
 /// Listening beyond this machine needs a password, or the word of the user that none is wanted.
 fn check_exposure(config: &Config) -> Result<(), ConfigError> {

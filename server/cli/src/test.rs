@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use clap::{Args, ValueEnum};
 use futures::StreamExt;
+use millrace_auth::seal::SealingKey;
 pub use millrace_engine::clock::VirtualClock;
 use millrace_wire::config::Config;
 use millrace_wire::serve::Server;
@@ -120,6 +121,7 @@ pub fn throw_away(directory: &Path) -> Config {
         data: directory.to_owned(),
         pg: loopback,
         http: loopback,
+        secrets_key: Some(SealingKey::generate()),
         ..Config::default()
     }
 }

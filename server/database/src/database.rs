@@ -38,17 +38,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use arc_swap::ArcSwap;
+use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::execution::{SessionState, TaskContext};
+use millrace_auth::seal::SealingKey;
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::flow::FlowDef;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{CatalogSnapshot, Definition, Object, Planned, QueryDef, Reader, Relation};
 use millrace_engine::clock::{Clock, VirtualClock};
 use millrace_engine::{
-    EventTimeSpec, QUERY_PARTITION_ROWS, QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec,
-    ViewSpec,
+    EventTimeSpec, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
 };
 use millrace_planner::growth::growth;
 use millrace_planner::reducer::Reducer;
@@ -56,9 +55,7 @@ use millrace_planner::stage::recursion::RecursionLimits;
 use millrace_planner::{ViewOptions, plan_view};
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_resource::memory::{Memory, Resident};
-use millrace_resource::query_memory::QueryMemory;
 use millrace_resource::spill::state::SpillOptions;
-use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ObjectId, ObjectKind, Store, StoreOptions};
 use parking_lot::Mutex;
 
@@ -66,6 +63,7 @@ use crate::database::recovery::mark_failed;
 use crate::database::sequences::Sequences;
 use crate::database::system::{MakeSystem, SystemCatalog};
 use crate::ingest_keys;
+use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use crate::tuning::Tuning;
 
@@ -94,6 +92,8 @@ pub struct DatabaseOptions {
     pub spill_by_chance: bool,
     /// Whether the first role has a password of the configuration.
     pub has_password: bool,
+    /// With what secrets are sealed.
+    pub secrets_key: Option<SealingKey>,
     /// Whether existing materialized views are loaded; otherwise they count as failed, so that one can be dropped.
     pub run_views: bool,
 }
@@ -114,6 +114,7 @@ impl DatabaseOptions {
             reducers: vec![],
             spill_by_chance: false,
             has_password: false,
+            secrets_key: None,
             run_views: true,
         }
     }
@@ -152,6 +153,7 @@ pub struct Database {
     health: health::Health,
     sessions: Arc<Sessions>,
     sequences: Arc<Sequences>,
+    secrets: Arc<Secrets>,
     next_session: AtomicI32,
     closing: AtomicBool,
 }
@@ -239,6 +241,7 @@ impl Database {
         state
             .runtime_env()
             .register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), runtime.files());
+        let secrets = Arc::new(Secrets::new(options.secrets_key.clone(), &catalog));
         let database = Arc::new(Database {
             tuning: Mutex::new(options.tuning.clone()),
             options,
@@ -261,6 +264,7 @@ impl Database {
             health: health::Health::default(),
             sessions,
             sequences,
+            secrets,
             next_session: AtomicI32::new(1),
             closing: AtomicBool::new(false),
         });
@@ -348,19 +352,6 @@ impl Database {
         &self.options
     }
 
-    /// What a query runs with.
-    pub fn query_options(&self, class: QueryClass) -> QueryOptions {
-        let environment = RuntimeEnv {
-            memory_pool: QueryMemory::new(self.runtime.memory()),
-            ..self.state.runtime_env().as_ref().clone()
-        };
-        let context = TaskContext::from(&self.state).with_runtime(Arc::new(environment));
-        QueryOptions {
-            class,
-            context: Arc::new(context),
-        }
-    }
-
     /// A reader of the catalog under a statement's scope.
     pub fn reader<'a>(&'a self, scope: &'a Scope) -> Reader<'a> {
         scope.reader(self, &self.state)
@@ -382,7 +373,7 @@ impl Database {
         }
         let objects = stored
             .iter()
-            .map(|stored| Object::from_stored(stored).map(Arc::new))
+            .map(|stored| Ok(Arc::new(self.with_secrets(Object::from_stored(stored)?))))
             .collect::<SqlResult<Vec<_>>>()?;
         let all = CatalogSnapshot::new(0, objects);
         let ids = all.objects().map(|object| object.id).collect();
@@ -406,6 +397,7 @@ impl Database {
             self.publish([Arc::new(object)], &[]);
         }
         drop(place);
+        self.secrets.say_what_is_missing(&self.catalog());
         let mut restored = self.restored_for_sinks().await?;
         self.replay(!later.is_empty()).await?;
         // What is filled is filled from what is there now: the time of replayed epochs is before that.
@@ -470,6 +462,7 @@ impl Database {
             | Definition::External(_)
             | Definition::Function(_)
             | Definition::Role(_)
+            | Definition::Secret(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => Ok(None),
         }
@@ -580,12 +573,6 @@ impl Database {
             query: Arc::new(query.with_names(reader.names())),
             growth,
         })
-    }
-
-    /// Swaps the catalog for one with these changes. Only the holder of the DDL lock, or the start, may.
-    pub(crate) fn publish(&self, put: impl IntoIterator<Item = Arc<Object>>, removed: &[ObjectId]) {
-        let next = definitions::with_changes(&self.catalog.load(), put, removed);
-        self.catalog.store(Arc::new(next));
     }
 }
 

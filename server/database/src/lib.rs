@@ -7,7 +7,7 @@
 //!     ├── sources, sinks, subscriptions ── what fills streams, what delivers views, who follows a relation
 //!     └── maintenance, health, recovery, deaths, profiles ── what goes on by itself, and after a crash
 //!   sessions ── the sessions that there are, by what others see of them      running ── ending a statement from outside
-//!   sink_files ── a sink's files       ingest_keys ── requests that wrote      tuning ── settings of the server       clock
+//!   sink_files ── a sink's files       ingest_keys ── requests that wrote      tuning ── settings of the server       secrets      clock
 //! ```
 //!
 //! It executes no statements and knows no session's type: sessions are a layer above, and so are the relations of `pg_catalog` and
@@ -18,6 +18,7 @@ pub mod clock;
 pub mod database;
 pub mod ingest_keys;
 pub mod running;
+pub mod secrets;
 pub mod sessions;
 pub mod sink_files;
 pub mod tuning;

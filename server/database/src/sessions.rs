@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 
 use millrace_catalog::Object;
 use millrace_planner::RelationId;
+use millrace_resource::query_memory::TenantMemory;
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::ObjectId;
 use parking_lot::Mutex;
@@ -161,6 +162,8 @@ pub struct Sessions {
     /// What they tell each other.
     pub news: News,
     by_id: Mutex<BTreeMap<i32, Weak<dyn SessionStatus>>>,
+    /// What the queries of roles with a limit have.
+    memory: Mutex<BTreeMap<ObjectId, Weak<TenantMemory>>>,
 }
 
 impl fmt::Debug for Sessions {
@@ -173,6 +176,19 @@ impl Sessions {
     /// Those that there are, by id.
     pub fn all(&self) -> Vec<Arc<dyn SessionStatus>> {
         self.by_id.lock().values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What the queries of a role have, whose limit this is from now on. It is there as long as a query has it.
+    pub(super) fn memory_of(&self, role: ObjectId, name: &str, limit_bytes: usize) -> Arc<TenantMemory> {
+        let mut all = self.memory.lock();
+        all.retain(|_, memory| memory.strong_count() > 0);
+        if let Some(known) = all.get(&role).and_then(Weak::upgrade) {
+            known.set_limit(limit_bytes);
+            return known;
+        }
+        let made = Arc::new(TenantMemory::new(name.to_owned(), limit_bytes));
+        all.insert(role, Arc::downgrade(&made));
+        made
     }
 
     pub(super) fn add(&self, id: i32, session: Weak<dyn SessionStatus>) {

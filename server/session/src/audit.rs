@@ -14,8 +14,11 @@ fn event(statement: &Statement, is_ddl: bool) -> Option<&'static str> {
         Statement::CreateRole(_)
         | Statement::AlterRole(_)
         | Statement::DropRole(_)
+        | Statement::ReassignOwned(_)
+        | Statement::DropOwned(_)
         | Statement::CreateToken(_)
         | Statement::DropToken(_) => Some("role"),
+        Statement::CreateSecret(_) | Statement::AlterSecret(_) => Some("secret"),
         Statement::GrantRole(_) | Statement::Grant(_) | Statement::AlterDefaultPrivileges(_) => Some("grant"),
         Statement::AlterSystemSet(_) => Some("alter system"),
         Statement::Backup { .. } => Some("backup"),

@@ -36,6 +36,7 @@ mod constants;
 mod conversation;
 pub mod copy_in;
 mod cursor;
+pub mod effects;
 #[cfg(test)]
 mod explain_tests;
 #[cfg(test)]

@@ -110,6 +110,32 @@ pub fn function(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResul
     })
 }
 
+/// The secret that a name names.
+///
+/// # Errors
+/// There is none; whoever acts may not look into its schema.
+pub fn secret(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Arc<Object>> {
+    let reference = parts(name)?;
+    let reader = session.database().reader(scope);
+    let (schema, secret) = reader.parts(&reference)?;
+    if let Some(schema) = schema {
+        scope.check_schema(schema)?;
+    }
+    let within = |schema: &str| scope.catalog.secret(&scope.database, schema, secret).cloned();
+    let found = match schema {
+        Some(schema) => within(schema),
+        None => scope.search_path.iter().find_map(|schema| within(schema)),
+    };
+    found.ok_or_else(|| {
+        let known = (scope.catalog.secrets(&scope.database)).map(|object| object.name.as_str());
+        SqlError::new(
+            SqlState::UndefinedObject,
+            format!("secret \"{name}\" does not exist"),
+        )
+        .with_hint_opt(millrace_postgres::names::did_you_mean(secret, known))
+    })
+}
+
 /// The schema and the name of an object that is to be made.
 ///
 /// # Errors

@@ -16,9 +16,10 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use millrace_catalog::external::{ExternalTable, ROW_BYTES};
 use millrace_catalog::flow::{self, FlowDef};
+use millrace_catalog::limits::Limits;
 use millrace_clarity::Profile;
 use millrace_database::running::Running;
-use millrace_engine::{Partitions, table_rows};
+use millrace_engine::{Partitions, QueryOptions, table_rows};
 use millrace_functions::sql::output_types::Notes;
 use millrace_functions::sql::{sort_key, zoned_cast};
 use millrace_planner::RelationId;
@@ -28,6 +29,7 @@ use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types::zone::Zone;
 use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::shares::{SHARE_DEFAULT, Tenant};
 use millrace_sql::copies;
 
 use crate::overlay;
@@ -149,7 +151,7 @@ impl Session {
                 _ => Ok(planned),
             }
         };
-        let planned = runtime.compute_async(self.query_class(), planning)?;
+        let planned = runtime.compute_async(self.query_class(), self.tenant(), planning)?;
         planned.await?
     }
 
@@ -231,13 +233,38 @@ impl Session {
         (zone != Zone::UTC).then_some(zone)
     }
 
+    /// What the session may take at most: the limits of the role that has logged in, as they are now.
+    pub(crate) fn limits(&self) -> Limits {
+        let catalog = self.db.catalog();
+        catalog
+            .role_def(self.user)
+            .map_or_else(Limits::default, |role| role.limits)
+    }
+
+    /// For whom the session's work is done.
+    pub(crate) fn tenant(&self) -> Tenant {
+        // Those without a share of their own are tenants too: none of them keeps another waiting.
+        Tenant {
+            id: self.user.0,
+            share: self.limits().cpu_share.unwrap_or(SHARE_DEFAULT),
+        }
+    }
+
     /// The class in which the session's queries run.
     pub(crate) fn query_class(&self) -> QueryClass {
-        match self.setting("query_priority").as_deref() {
+        let wanted = match self.setting("query_priority").as_deref() {
             Some("stream") => QueryClass::Stream,
             Some("batch") => QueryClass::Batch,
             _ => QueryClass::Interactive,
-        }
+        };
+        self.limits().class(wanted)
+    }
+
+    /// What the session's queries run with.
+    fn query_options(&self) -> QueryOptions {
+        let limit = self.limits().memory_limit_bytes;
+        let memory = limit.map(|bytes| self.db.memory_of_tenant(self.user, bytes));
+        self.db.query_options(self.query_class(), self.tenant(), memory)
     }
 
     /// Starts a physical plan.
@@ -245,7 +272,7 @@ impl Session {
     /// # Errors
     /// The runtime refuses it.
     pub fn start(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<SendableRecordBatchStream> {
-        let options = self.db.query_options(self.query_class());
+        let options = self.query_options();
         Ok(self.db.runtime().execute(plan, options)?)
     }
 
@@ -284,7 +311,7 @@ impl Session {
         plan: Arc<dyn ExecutionPlan>,
         planning: Duration,
     ) -> SqlResult<Profile> {
-        let options = self.db.query_options(self.query_class());
+        let options = self.query_options();
         let (mut stream, handle) = self.db.runtime().execute_profiled(plan, options)?;
         while let Some(batch) = stream.next().await {
             df(batch)?;

@@ -15,6 +15,7 @@ use millrace_storage::ObjectId;
 
 use crate::object_names;
 use crate::session::Session;
+use crate::transaction::read_only;
 
 /// A column that is to get a sequence of its own.
 #[derive(Debug)]
@@ -174,6 +175,9 @@ pub(crate) fn call(
             false => Ok(Some(syntax::call(cast::NAME, vec![null, syntax::text("bigint")]))),
         };
     };
+    if acts && session.is_read_only() && matches!(name, "nextval" | "setval") {
+        return Err(read_only(&format!("{name}()")));
+    }
     let object = named(session, &text)?;
     session.scope().check_any(
         &object,

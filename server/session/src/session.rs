@@ -75,7 +75,9 @@ impl Session {
         let role = user.role().cloned().unwrap_or_default();
         let mut settings = Settings::new(&info.user);
         settings.identify(&info.user, None, role.superuser);
-        for (name, value) in &role.settings {
+        let database = db.catalog().database(&info.database).map(|database| database.id);
+        let said = database.map(|database| db.catalog().settings_of(user.id, database));
+        for (name, value) in said.iter().flatten() {
             // What was allowed when it was said may not be there any more; nobody is kept out by that.
             if let Err(error) = identity::start_with(&db, &mut settings, name, value) {
                 tracing::warn!(role = info.user, setting = name, %error, "a setting of a role is passed over");
@@ -444,7 +446,7 @@ impl Session {
     /// Begins a statement: it may run for as long as the settings say.
     pub(crate) fn begin_statement(&self) -> Running {
         let timeout = self.settings.lock().statement_timeout();
-        self.cancel.begin(timeout)
+        self.cancel.begin(self.limits().timeout(timeout))
     }
 
     /// Waits until nothing of the statement before runs any more. What then runs asks [`Session::running`] whether it still may.
@@ -469,7 +471,7 @@ impl Session {
         work: impl Future<Output = SqlResult<T>> + Send + 'static,
     ) -> SqlResult<T> {
         let current = self.current(running).await?;
-        let task = self.db.runtime().run_statement(async move {
+        let task = self.db.runtime().run_statement(self.tenant(), async move {
             let _current = current;
             work.await
         });

@@ -22,9 +22,11 @@ mod grant;
 pub mod insert;
 pub mod job;
 mod lock;
+mod owned;
 pub mod prepare;
 pub mod returning;
 mod role;
+mod secret;
 pub mod select;
 pub mod set;
 pub mod show;
@@ -40,12 +42,12 @@ use datafusion::sql::sqlparser::ast;
 use millrace_database::running::Running;
 use millrace_parser::Parsed;
 use millrace_parser::ast::{AlterOperation, ObjectKind, Statement};
-use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::error::{SqlError, SqlResult};
 
 use crate::news;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
-use crate::transaction::{Transaction, ddl_in_transaction};
+use crate::transaction::{Transaction, ddl_in_transaction, read_only};
 use crate::{access, audit};
 
 /// Executes one statement, and writes down who did what.
@@ -127,11 +129,15 @@ async fn execute_unnoted(
         Statement::CreateRole(create) => Box::pin(role::create(session, &create)).await,
         Statement::AlterRole(alter) => Box::pin(role::alter(session, &alter)).await,
         Statement::DropRole(drop) => Box::pin(role::drop(session, &drop)).await,
+        Statement::ReassignOwned(reassign) => Box::pin(owned::reassign(session, &reassign)).await,
+        Statement::DropOwned(drop) => Box::pin(owned::drop(session, &drop)).await,
         Statement::GrantRole(grant) => Box::pin(role::grant(session, &grant)).await,
         Statement::Grant(grant) => Box::pin(grant::execute(session, &grant)).await,
         Statement::AlterDefaultPrivileges(alter) => Box::pin(grant::defaults(session, &alter)).await,
         Statement::CreateToken(create) => Box::pin(token::create(session, &create)).await,
         Statement::DropToken(drop) => Box::pin(token::drop(session, &drop)).await,
+        Statement::CreateSecret(create) => Box::pin(secret::create(session, &create)).await,
+        Statement::AlterSecret(alter) => Box::pin(secret::alter(session, &alter)).await,
         Statement::CancelJob(number) => Box::pin(job::cancel(session, number)).await,
         Statement::Pause(of) => Box::pin(job::pause(session, &of)).await,
         Statement::Resume(of) => Box::pin(job::resume(session, &of)).await,
@@ -311,10 +317,14 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::CreateRole(_) => "CREATE ROLE",
         Statement::AlterRole(_) => "ALTER ROLE",
         Statement::DropRole(_) => "DROP ROLE",
+        Statement::ReassignOwned(_) => "REASSIGN OWNED",
+        Statement::DropOwned(_) => "DROP OWNED",
         Statement::GrantRole(_) | Statement::Grant(_) => "GRANT",
         Statement::AlterDefaultPrivileges(_) => "ALTER DEFAULT PRIVILEGES",
         Statement::CreateToken(_) => "CREATE TOKEN",
         Statement::DropToken(_) => "DROP TOKEN",
+        Statement::CreateSecret(_) => "CREATE SECRET",
+        Statement::AlterSecret(_) => "ALTER SECRET",
         Statement::Sql(sql) => match **sql {
             ast::Statement::CreateView(_) => "CREATE VIEW",
             ast::Statement::CreateIndex(_) => "CREATE INDEX",
@@ -328,18 +338,10 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
     })
 }
 
-/// A statement that changes something, where nothing may be changed.
-pub(crate) fn read_only(command: &str) -> SqlError {
-    SqlError::new(
-        SqlState::ReadOnlySqlTransaction,
-        format!("cannot execute {command} in a read-only transaction"),
-    )
-}
-
 /// Whether a statement that defines something does more than that, so that it cannot wait for COMMIT.
 fn acts_at_once(statement: &Statement, implicit: bool) -> bool {
     match statement {
-        Statement::CreateSink(_) => true,
+        Statement::CreateSink(_) | Statement::DropOwned(_) => true,
         // In one query with others it is a job like any other.
         Statement::CreateMaterializedView(_) => implicit,
         Statement::Drop(drop) => matches!(drop.kind, ObjectKind::Database | ObjectKind::Sink),

@@ -229,6 +229,14 @@ pub fn failed() -> SqlError {
     )
 }
 
+/// A statement that changes something, where nothing may be changed.
+pub(crate) fn read_only(command: &str) -> SqlError {
+    SqlError::new(
+        SqlState::ReadOnlySqlTransaction,
+        format!("cannot execute {command} in a read-only transaction"),
+    )
+}
+
 /// DDL inside BEGIN.
 pub fn ddl_in_transaction(command: &str) -> SqlError {
     SqlError::new(

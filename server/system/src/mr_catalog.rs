@@ -10,6 +10,7 @@ mod memory;
 mod performance;
 mod recovery;
 mod relations;
+mod secrets;
 mod sinks;
 mod sources;
 mod stages;
@@ -35,7 +36,7 @@ use crate::pg_catalog::SystemRelation;
 type Rows = fn(&Database, Acting) -> Columns;
 
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, Rows); 27] = [
+const RELATIONS: [(&str, Rows); 28] = [
     ("batches", |database, _| batches::batches(database)),
     ("checkpoints", |database, _| recovery::checkpoints(database)),
     ("cpu", |database, _| cpu::columns(database)),
@@ -53,6 +54,7 @@ const RELATIONS: [(&str, Rows); 27] = [
     ("recovery", |database, _| recovery::recovery(database)),
     ("relations", |database, _| relations::relations(database)),
     ("resources", |database, _| performance::resources(database)),
+    ("secrets", |database, _| secrets::columns(database)),
     ("sinks", |database, _| sinks::columns(database)),
     ("sources", |database, _| sources::columns(database)),
     ("stages", |database, _| stages::columns(database)),

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use millrace_auth::seal::SealingKey;
 use millrace_database::tuning::Tuning;
 
 use self::keys::KEYS;
@@ -27,6 +28,9 @@ pub struct Config {
     pub insecure: bool,
     /// Whether connections are encrypted, and with which certificate.
     pub tls: TlsOptions,
+    /// The key of secrets, as it was given itself and in a file.
+    pub secrets_key: Option<SealingKey>,
+    pub secrets_key_of_file: Option<SealingKey>,
     /// Processor cores to use; `None` is all.
     pub cores: Option<usize>,
     /// Workers; `None` is one.
@@ -35,6 +39,10 @@ pub struct Config {
     pub tuning: Tuning,
     /// The most PostgreSQL connections at a time.
     pub connections_max: usize,
+    /// The most connections from one address at a time, of both kinds; `None`: any number.
+    pub connections_per_address_max: Option<usize>,
+    /// The names under which the server is reached over HTTP; none: any.
+    pub http_hosts: Vec<String>,
     /// Rows of a relation that make one partition of a query.
     pub query_partition_rows: usize,
     /// Iterations of a recursion in a view within one epoch.
@@ -63,10 +71,14 @@ impl Default for Config {
             password: None,
             insecure: false,
             tls: TlsOptions::default(),
+            secrets_key: None,
+            secrets_key_of_file: None,
             cores: None,
             workers: None,
             tuning: Tuning::default(),
             connections_max: 0,
+            connections_per_address_max: None,
+            http_hosts: vec![],
             query_partition_rows: 0,
             recursion_iterations_max: 0,
             recursion_rows_max: 0,

@@ -17,8 +17,10 @@ pub(crate) mod connections;
 mod console;
 pub mod error;
 pub mod guard;
+mod headers;
 pub mod ingest;
 pub mod negotiate;
+mod patience;
 pub mod profile;
 pub mod queries;
 pub mod request;
@@ -72,6 +74,8 @@ pub struct State {
     pub body_bytes_max: usize,
     /// Whether only this machine can reach the server.
     pub loopback_only: bool,
+    /// The names under which the server is reached; none: any.
+    pub hosts: Arc<[String]>,
     /// A place for each request that may be worked on at a time.
     pub requests: Arc<Semaphore>,
     /// A place for each subscription that may be open at a time.
@@ -168,6 +172,8 @@ pub fn router(state: State) -> Router {
         .merge(page)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(rest::read))
+        .layer(middleware::from_fn(patience::watch))
+        .layer(middleware::from_fn(headers::secure))
         .with_state(state)
 }
 

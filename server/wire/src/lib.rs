@@ -11,6 +11,7 @@
 //!
 //! It knows no statement and no catalog beyond what a session answers.
 
+mod addresses;
 pub mod config;
 pub mod http;
 pub mod login;

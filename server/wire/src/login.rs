@@ -7,6 +7,8 @@
 //! | another, without one | refused | let in, until `access_control` is on |
 //! | unknown | refused, after an exchange like any other | refused |
 //!
+//! A client that has shown a certificate, signed by one of `tls_client_ca`, is let in as the role of that name, and shows nothing else.
+//!
 //! A wrong password is answered late, and later each time; it is the one thing that is logged at `warn` of the audit.
 
 use std::collections::HashMap;
@@ -54,6 +56,11 @@ impl Doors {
             key: hmac::Key::new(hmac::HMAC_SHA256, &random::<32>()),
             known: Mutex::default(),
         }
+    }
+
+    /// Whether the name in a client's certificate lets it in as this user: it is the name of that role.
+    pub fn is_shown_by(&self, db: &Database, user: &str, certificate: Option<&str>) -> bool {
+        certificate == Some(user) && db.catalog().role(user).is_some()
     }
 
     /// What somebody who gives this name has to show.
@@ -104,9 +111,10 @@ impl Doors {
         &self,
         db: &Database,
         headers: &HeaderMap,
+        certificate: Option<&str>,
         peer: Option<IpAddr>,
     ) -> SqlResult<String> {
-        match self.known_by(db, headers)? {
+        match self.known_by(db, headers, certificate)? {
             Ok(user) => Ok(user),
             Err(user) => {
                 self.refused(peer, &user).await;
@@ -121,11 +129,20 @@ impl Doors {
     }
 
     /// The user, or the name of whoever is not let in.
-    fn known_by(&self, db: &Database, headers: &HeaderMap) -> SqlResult<Result<String, String>> {
+    fn known_by(
+        &self,
+        db: &Database,
+        headers: &HeaderMap,
+        certificate: Option<&str>,
+    ) -> SqlResult<Result<String, String>> {
         let given = headers
             .get(header::AUTHORIZATION)
             .and_then(|value| value.to_str().ok());
         let Some((scheme, credentials)) = given.and_then(|given| given.split_once(' ')) else {
+            // Whoever shows a certificate need not say a name.
+            if let Some(user) = certificate.filter(|name| self.is_shown_by(db, name, certificate)) {
+                return Ok(Ok(user.to_owned()));
+            }
             return Ok(match self.challenge(db, DEFAULT_USER)? {
                 Challenge::Open => Ok(DEFAULT_USER.to_owned()),
                 Challenge::Password { .. } => Err(String::new()),

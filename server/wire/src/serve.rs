@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
 use self::files::ConnectionsMax;
+use crate::addresses::Addresses;
 use crate::config::Config;
 use crate::http::{self, connections};
 use crate::login::Doors;
@@ -51,6 +52,9 @@ pub enum StartError {
     /// Encryption was asked for and cannot be given.
     #[error("cannot use TLS: {0}")]
     Tls(TlsError),
+    /// Settings contradict each other.
+    #[error("{0} and {1} exclude each other")]
+    Exclusive(&'static str, &'static str),
     /// The database could not be opened.
     #[error("cannot open the database: {}", full_text(.0))]
     Open(SqlError),
@@ -129,6 +133,9 @@ impl Server {
         config: Config,
         adjust: impl FnOnce(&mut DatabaseOptions) + Send,
     ) -> Result<Self, StartError> {
+        if config.secrets_key.is_some() && config.secrets_key_of_file.is_some() {
+            return Err(StartError::Exclusive("secrets_key", "secrets_key_file"));
+        }
         let tls = Tls::new(&config.tls).map_err(StartError::Tls)?;
         let (pg_listener, pg_addr) = listen(config.pg, "PostgreSQL clients", "--pg").await?;
         let (http_listener, http_addr) = listen(config.http, "HTTP", "--http").await?;
@@ -140,10 +147,12 @@ impl Server {
         let (abandon, abandoned) = watch::channel(false);
 
         let doors = Arc::new(Doors::new(config.password.as_deref()));
+        let addresses = Arc::new(Addresses::new(config.connections_per_address_max));
         let connections_max = ConnectionsMax::now(config.connections_max);
         let shared = Arc::new(Shared {
             sessions_max: connections_max.pg,
             places: Arc::new(Semaphore::new(connections_max.pg)),
+            addresses: Arc::clone(&addresses),
             database: Arc::clone(&database),
             tls: tls.clone(),
             doors: Arc::clone(&doors),
@@ -162,12 +171,13 @@ impl Server {
             statement_bytes_max: config.statement_bytes_max,
             body_bytes_max: config.http_body_bytes_max,
             loopback_only: http_addr.ip().is_loopback(),
+            hosts: config.http_hosts.clone().into(),
             requests: Arc::new(Semaphore::new(http::REQUESTS_MAX)),
             subscriptions: Arc::new(Semaphore::new(http::subscribe::SUBSCRIPTIONS_MAX)),
             stopping: stopping.clone(),
         };
         let http = http::run(
-            connections::Limited::new(http_listener, connections_max.http, tls.clone()),
+            connections::Limited::new(http_listener, connections_max.http, addresses, tls.clone()),
             http_state,
             stopping,
             abandoned,
@@ -285,6 +295,7 @@ fn database_options(config: &Config) -> DatabaseOptions {
     options.recursion.iterations = config.recursion_iterations_max;
     options.recursion.rows = config.recursion_rows_max;
     options.has_password = config.password.is_some();
+    options.secrets_key = (config.secrets_key.clone()).or_else(|| config.secrets_key_of_file.clone());
     options.run_views = config.views;
     options
 }

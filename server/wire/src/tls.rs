@@ -2,10 +2,13 @@
 //!
 //! One listener takes both kinds of clients: a TLS handshake begins with a byte with which neither HTTP nor PostgreSQL's protocol
 //! begins, and a PostgreSQL client may also ask first (SSLRequest). Certificate and key come from files, and are read again
-//! when these change: whoever renews them need not restart the server. ring is the one crypto provider.
+//! when these change: whoever renews them need not restart the server. Where there is a list of those who sign certificates of clients, the name
+//! in one is another way to show who one is. ring is the one crypto provider.
 
 mod binding;
 mod certificate;
+mod client_name;
+mod der;
 mod stream;
 
 use std::path::PathBuf;
@@ -15,7 +18,7 @@ use std::sync::Arc;
 use tokio_rustls::rustls::ServerConfig;
 
 use self::certificate::Source;
-pub use self::stream::{Encrypt, Stream};
+pub use self::stream::{ClientName, Encrypt, Stream};
 
 /// Whether connections are encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,6 +54,8 @@ pub struct TlsOptions {
     pub certificate: Option<PathBuf>,
     /// The file with its private key.
     pub key: Option<PathBuf>,
+    /// The file with those whose certificates of clients count.
+    pub client_ca: Option<PathBuf>,
     /// Whether a certificate is made at the start.
     pub is_self_signed: bool,
 }
@@ -94,17 +99,21 @@ impl Tls {
     pub fn new(options: &TlsOptions) -> Result<Option<Arc<Tls>>, TlsError> {
         let wrong = |why: &str| Err(TlsError(why.to_owned()));
         let is_off = options.mode == TlsMode::Off;
+        let clients = options.client_ca.as_deref();
         let source = match (&options.certificate, &options.key, options.is_self_signed) {
+            (None, None, false) if is_off && clients.is_some() => {
+                return wrong("tls_client_ca has no effect while tls is off: set tls to on or required");
+            }
             (None, None, false) if is_off => return Ok(None),
             (None, None, false) => return wrong("it needs tls_cert and tls_key, or tls_self_signed"),
-            (None, None, true) => Source::self_signed()?,
+            (None, None, true) => Source::self_signed(clients)?,
             (_, _, true) => return wrong("tls_self_signed and tls_cert or tls_key exclude each other"),
             _ if is_off => {
                 return wrong(
                     "tls_cert and tls_key have no effect while tls is off: set tls to on or required",
                 );
             }
-            (Some(certificate), Some(key), false) => Source::files(certificate, key)?,
+            (Some(certificate), Some(key), false) => Source::files(certificate, key, clients)?,
             (None, Some(_), false) => return wrong("tls_key needs tls_cert"),
             (Some(_), None, false) => return wrong("tls_cert needs tls_key"),
         };

@@ -7,6 +7,9 @@ mod http;
 mod login;
 mod matrix;
 mod privileges;
+mod secrets;
+mod strangers;
+mod tenants;
 
 use millrace_cli::test::throw_away;
 use millrace_wire::Server;

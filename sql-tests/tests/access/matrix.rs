@@ -62,6 +62,8 @@ const SETUP: &str = "
     CREATE FUNCTION s.f(x int) RETURNS int LANGUAGE sql AS 'SELECT x + 1'; REVOKE ALL ON FUNCTION s.f FROM PUBLIC;
     ALTER TABLE s.t OWNER TO ann; ALTER STREAM s.st OWNER TO ann; ALTER SEQUENCE s.q OWNER TO ann; ALTER VIEW s.v OWNER TO ann;
     ALTER STREAM s.made OWNER TO ann; ALTER MATERIALIZED VIEW s.mv OWNER TO ann; ALTER FUNCTION s.f OWNER TO ann;
+    CREATE SECRET s.k AS 'x'; CREATE SECRET s.own AS 'x'; ALTER SECRET s.k OWNER TO ann; ALTER SECRET s.own OWNER TO ann;
+    GRANT USAGE ON SECRET s.k TO gus, grp;
     GRANT ALL ON SCHEMA s TO gus, grp; GRANT USAGE ON SCHEMA s TO sam;
     GRANT ALL ON ALL TABLES IN SCHEMA s TO gus, grp; GRANT ALL ON ALL SEQUENCES IN SCHEMA s TO gus, grp;
     GRANT ALL ON ALL FUNCTIONS IN SCHEMA s TO gus, grp;
@@ -242,6 +244,39 @@ const CASES: &[Case] = &[
     case("DropToken", "DROP TOKEN kept", "nnny")
         .before("DROP TOKEN IF EXISTS kept; CREATE TOKEN kept FOR sam")
         .after("DROP TOKEN IF EXISTS kept"),
+    case("CreateSecret", "CREATE SECRET s.new AS 'x'", "yyyn").after("DROP SECRET IF EXISTS s.new"),
+    case("CreateSecret", "CREATE SECRET public.new AS 'x'", "nnnn"),
+    case("AlterSecret", "ALTER SECRET s.k AS 'y'", "ynnn"),
+    case("AlterRelation", "ALTER SECRET s.k OWNER TO ann", "ynnn"),
+    case("Grant", "GRANT USAGE ON SECRET s.own TO sam", "ynnn")
+        .after("REVOKE USAGE ON SECRET s.own FROM sam"),
+    case(
+        "CreateStream",
+        "CREATE STREAM s.new (a int) WITH (connector = 'webhook', secret = SECRET s.k)",
+        "nyyn",
+    )
+    .after("DROP STREAM IF EXISTS s.new"),
+    case(
+        "CreateStream",
+        "CREATE STREAM s.new (a int) WITH (connector = 'webhook', secret = SECRET s.own)",
+        "nnnn",
+    ),
+    case("Drop", "DROP SECRET s.gone", "ynnn").before(
+        "DROP SECRET IF EXISTS s.gone; CREATE SECRET s.gone AS 'x'; ALTER SECRET s.gone OWNER TO ann",
+    ),
+    case("AlterRole", "ALTER ROLE sam SET search_path = s", "nnny").after("ALTER ROLE sam RESET ALL"),
+    case("AlterRole", "ALTER ROLE sam SET (cpu_share = 50)", "nnnn"),
+    case("AlterRole", "ALTER ROLE sam RESET cpu_share", "nnnn"),
+    case(
+        "AlterRole",
+        "ALTER ROLE sam IN DATABASE millrace SET jit = off",
+        "nnny",
+    )
+    .after("ALTER ROLE sam IN DATABASE millrace RESET ALL"),
+    case("AlterRole", "ALTER ROLE ALL SET jit = off", "nnnn"),
+    case("AlterRole", "ALTER DATABASE millrace SET jit = off", "nnnn"),
+    case("ReassignOwned", "REASSIGN OWNED BY ann TO ann", "ynnn"),
+    case("DropOwned", "DROP OWNED BY sam", "nnny").after("GRANT USAGE ON SCHEMA s TO sam"),
     case("SetVariable", "SET ROLE grp", "nnyn"),
     case("SetVariable", "SET ROLE millrace", "nnnn"),
     case("SetVariable", "SET SESSION AUTHORIZATION ann", "ynnn"),

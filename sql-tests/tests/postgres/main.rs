@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod kills;
+mod secrets;
 mod sink_kills;
 mod sinks;
 
@@ -44,6 +45,9 @@ fn main() -> ExitCode {
         })
         .test("sink_refusals", async |server, place| {
             sinks::sink_refusals(server, place).await
+        })
+        .test("secrets", async |server, place| {
+            secrets::secrets(server, place).await
         })
         .test("sink_kills", async |server, place| {
             sink_kills::kills(server, place).await

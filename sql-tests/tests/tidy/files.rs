@@ -14,7 +14,7 @@ const LONGER: &[(&str, usize)] = &[
     ("runtime/engine/src/runtime.rs", 618),
     ("runtime/engine/src/worker/view.rs", 617),
     ("runtime/resource/src/cpu/slots.rs", 692),
-    ("runtime/resource/src/cpu/task.rs", 695),
+    ("runtime/resource/src/cpu/task.rs", 621),
     ("server/functions/src/arrays.rs", 707),
     ("server/functions/src/by_pattern.rs", 679),
     ("server/functions/src/jsonb.rs", 665),

@@ -16,6 +16,7 @@ use sled::{Db, Tree};
 use super::journal::{Line, State};
 use super::object::{CatalogChange, CatalogObject, ObjectId};
 use crate::StorageError;
+use crate::private;
 
 const STATE_KEY: &[u8] = b"state";
 
@@ -53,6 +54,9 @@ impl Index {
             .cache_capacity(cache_bytes)
             .flush_every_ms(None);
         let db = config.open().map_err(failed)?;
+        if let Err(error) = private::close(path) {
+            tracing::warn!(path = %path.display(), %error, "the catalog's index could not be closed to others");
+        }
         let file_path = path.join("db");
         let file = File::open(&file_path).map_err(|e| StorageError::io("open", &file_path, e))?;
         let [objects, facts, hints, meta] =

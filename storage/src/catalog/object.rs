@@ -35,6 +35,7 @@ pub enum ObjectKind {
     Function,
     Sequence,
     Setting,
+    Secret,
 }
 
 /// One object.

@@ -1,7 +1,7 @@
 //! A copy of the checkpoints that count at a moment, made while others are written: so that views come back with a backup also where the
 //! streams have forgotten the rows that they were made of.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::{BLOCKS, Checkpoints, EPOCHS, MANIFEST, Root, epochs, file_name};
 use crate::StorageError;
 use crate::disk::{OsDisk, sync_parent};
+use crate::private;
 
 /// What is to be copied. Until it was, no file of it is removed.
 #[derive(Debug)]
@@ -82,19 +83,19 @@ impl CheckpointCopy {
             return Ok(());
         };
         let (from, to) = (&self.held.0.directory, data.join("checkpoints"));
-        fs::create_dir(&to).map_err(|e| StorageError::io("create", &to, e))?;
+        private::create_directory(&to).map_err(|e| StorageError::io("create", &to, e))?;
         sync_parent(&OsDisk, &to)?;
         for name in &self.files {
             let path = to.join(name);
             let copied = File::open(from.join(name)).and_then(|mut source| {
-                let mut copy = File::create_new(&path)?;
+                let mut copy = private::create_new(&path)?;
                 io::copy(&mut source, &mut copy)?;
                 copy.sync_all()
             });
             copied.map_err(|e| StorageError::io("copy", &path, e))?;
         }
         let path = to.join(epochs_name);
-        let written = File::create_new(&path).and_then(|mut file| {
+        let written = private::create_new(&path).and_then(|mut file| {
             file.write_all(epochs)?;
             file.sync_all()
         });

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
-use millrace_resource::cpu::TaskStatus;
+use millrace_resource::cpu::{TaskStatus, Work};
 use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::shares::Tenant;
 
 use super::Runtime;
 use crate::error::{CpuTask, Result};
@@ -35,16 +36,19 @@ impl Runtime {
         self.engine.queries.compute(class, work)
     }
 
-    /// The same for work that waits now and then.
+    /// The same for work that waits now and then, on behalf of a tenant.
     ///
     /// # Errors
     /// The runtime is shutting down.
     pub fn compute_async<T: Send + 'static>(
         &self,
         class: QueryClass,
+        tenant: Tenant,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<CpuTask<T>> {
-        self.engine.queries.compute_async(class, work)
+        self.engine
+            .queries
+            .compute_async(Work::of_tenant(class, tenant), work)
     }
 
     /// Runs what a statement does by itself: binding, planning, evaluating constants, handing on what it writes. It has a
@@ -52,9 +56,10 @@ impl Runtime {
     /// cancels it: at once if it waits, else at its next suspension point.
     pub fn run_statement<T: Send + 'static>(
         &self,
+        tenant: Tenant,
         work: impl Future<Output = T> + Send + 'static,
     ) -> CpuTask<T> {
-        self.engine.queries.run_statement(work)
+        self.engine.queries.run_statement(tenant, work)
     }
 
     /// Runs a physical plan. Dropping the stream cancels the query: what waits for a slot at once, what runs at its next

@@ -32,6 +32,7 @@ use millrace_oracle::{cases, seed};
 use millrace_planner::query::physical_optimizer_rules;
 use millrace_planner::{Binder, PlanError, RelationId, RelationInfo, RelationKind, ViewOptions, plan_view};
 use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::shares::Tenant;
 use millrace_storage::{ChangeBatch, Store, StoreOptions};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -393,6 +394,7 @@ impl Fixture {
                 .unwrap();
             let options = QueryOptions {
                 class: QueryClass::Interactive,
+                tenant: Tenant::default(),
                 context: self.context.task_ctx(),
             };
             let batches: Vec<RecordBatch> = self

@@ -275,8 +275,6 @@ impl Shared {
         let now = self.now_ns();
         let cause = ready.record.queued(self.started + Duration::from_nanos(now));
         let class = ready.record.class();
-        let pauses = ready.record.pauses_since_undisturbed();
-        let ready_is_new = ready.record.is_new();
         if class == QueryClass::Stream {
             self.idle_until_ns
                 .store(now + STREAMS_PAUSE_NS, Ordering::Relaxed);
@@ -291,11 +289,12 @@ impl Shared {
             self.waiting_since[class as usize].store(now, Ordering::Relaxed);
         }
         let waiting = Waiting {
+            tenant: ready.record.work.tenant(),
+            pauses: ready.record.pauses_since_undisturbed(),
+            is_new: ready.record.is_new(),
             item: ready,
             cause,
             since_ns: now,
-            pauses,
-            is_new: ready_is_new,
         };
         queues.run.push(class, waiting);
         self.dispatch(&mut queues, now, None);
@@ -422,6 +421,7 @@ impl Shared {
                 queues.polls.begin(thread, lane, turn.rank, now);
                 drop(queues);
                 self.note(&mut noted, &turn.waited.item.record);
+                let tenant = turn.waited.tenant;
                 let (class, held, cpu) = self.poll(turn, freed, now);
                 let now = self.now_ns();
                 if lane == Lane::Idle {
@@ -429,7 +429,7 @@ impl Shared {
                     crowding.polled(held, cpu, now, self.slots, process_cpu_time);
                 }
                 queues = self.queues.lock();
-                queues.run.served_ns[class as usize] += held.as_nanos() as u64;
+                queues.run.served(class, tenant, held.as_nanos() as u64);
                 queues.freed_ns = now;
                 let ended = queues.polls.end(thread).expect("it began above");
                 if let Some(place) = ended.place {

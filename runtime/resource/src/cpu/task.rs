@@ -3,13 +3,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::task::AtomicWaker;
 use millrace_planner::RelationId;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::cpu::policy::GiveWay;
@@ -17,87 +16,14 @@ use millrace_schedule::cpu::queue::Cause;
 use parking_lot::Mutex;
 
 use super::Shared;
+use super::work::Work;
 use crate::error::{ResourceError, Result};
 use crate::gate::Gate;
 use crate::monotask::{DiskUse, NetworkUse};
 
-/// CPU time after which an interactive query counts as batch work.
-const INTERACTIVE_CPU_MAX: Duration = Duration::from_millis(20);
-
 /// How long a task of a stream or of a short query has a slot while others of its class wait: a view whose epochs take long
 /// is not to keep those waiting whose epochs take microseconds.
 const QUANTUM: Duration = Duration::from_millis(2);
-
-/// What the tasks of one query share.
-#[derive(Debug)]
-pub struct Work {
-    class: AtomicU8,
-    /// It does not become batch work, however long it takes.
-    keeps_class: bool,
-    cpu_ns: AtomicU64,
-    /// It may be told to start again, under [`millrace_schedule::cpu::policy::SchedulerPolicy::Kill`].
-    may_restart: AtomicBool,
-    /// It is to start again.
-    is_killed: AtomicBool,
-    killed: AtomicWaker,
-}
-
-impl Work {
-    pub fn new(class: QueryClass) -> Arc<Work> {
-        Self::with_class(class, false)
-    }
-
-    /// Of a class that stays whatever it takes.
-    pub fn keeping(class: QueryClass) -> Arc<Work> {
-        Self::with_class(class, true)
-    }
-
-    fn with_class(class: QueryClass, keeps_class: bool) -> Arc<Work> {
-        Arc::new(Work {
-            class: AtomicU8::new(class as u8),
-            keeps_class,
-            cpu_ns: AtomicU64::new(0),
-            may_restart: AtomicBool::new(false),
-            is_killed: AtomicBool::new(false),
-            killed: AtomicWaker::new(),
-        })
-    }
-
-    /// Its class by now.
-    pub fn class(&self) -> QueryClass {
-        QueryClass::of_number(self.class.load(Ordering::Relaxed))
-    }
-
-    /// Time spent in polls of its tasks.
-    pub fn cpu(&self) -> Duration {
-        Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed))
-    }
-
-    /// Whether it is to start again; if not yet, the waker is woken when it is.
-    pub fn poll_killed(&self, context: &Context<'_>) -> bool {
-        self.killed.register(context.waker());
-        self.is_killed.load(Ordering::Acquire)
-    }
-
-    /// Whether it can start again: nobody has seen anything of it yet.
-    pub fn set_restartable(&self, may_restart: bool) {
-        self.may_restart.store(may_restart, Ordering::Release);
-    }
-
-    fn kill(&self) {
-        if self.may_restart.load(Ordering::Acquire) && !self.is_killed.swap(true, Ordering::AcqRel) {
-            self.killed.wake();
-        }
-    }
-
-    fn ran(&self, time: Duration) {
-        let total = self.cpu_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed) + time.as_nanos() as u64;
-        let is_long = total > INTERACTIVE_CPU_MAX.as_nanos() as u64;
-        if is_long && !self.keeps_class && self.class() == QueryClass::Interactive {
-            self.class.store(QueryClass::Batch as u8, Ordering::Relaxed);
-        }
-    }
-}
 
 /// What a task waits for when it is not ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +121,7 @@ struct Notes {
 /// What the scheduler knows of a task.
 #[derive(Debug)]
 pub struct TaskRecord {
-    work: Arc<Work>,
+    pub(super) work: Arc<Work>,
     label: Option<TaskLabel>,
     created: Instant,
     cpu_ns: AtomicU64,

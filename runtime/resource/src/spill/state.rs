@@ -15,6 +15,7 @@ use std::sync::{Arc, Weak};
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use millrace_storage::checkpoint::{decode_rows, encode_rows};
+use millrace_storage::private;
 use tokio::runtime::Handle;
 use twox_hash::XxHash3_64;
 
@@ -76,7 +77,7 @@ impl Spill {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        std::fs::create_dir_all(directory)?;
+        private::create_directory_all(directory)?;
         Ok(Arc::new(Spill {
             directory: directory.clone(),
             by_chance: options.by_chance,
@@ -174,7 +175,7 @@ impl SpillWriter {
         let write = move || {
             let mut file = match handle {
                 Some(file) => file,
-                None => File::create_new(path)?,
+                None => private::create_new(&path)?,
             };
             file.write_all(&block)?;
             Ok(file)

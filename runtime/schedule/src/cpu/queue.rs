@@ -1,12 +1,13 @@
 //! What waits for a slot, and who is next: a pure structure, told the time.
 //!
-//! Each class has three queues: what was paused, what became ready, and what has had its quantum. What was paused goes
+//! Each class has, for each tenant, three queues: what was paused, what became ready, and what has had its quantum. What was paused goes
 //! first, the oldest first: it holds memory. What has had its quantum comes last. What has waited too long goes before anything more urgent, once in a while and then undisturbed, so that
-//! nothing starves whatever the load of the classes above it.
+//! nothing starves whatever the load of the classes above it. Of several tenants that one is next who is furthest behind ([`Shares`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::policy::{Head, SchedulerPolicy};
+use super::shares::{Shares, Tenant};
 use super::{CLASSES, QueryClass};
 
 /// How long work may be kept waiting, and what it then gets.
@@ -51,6 +52,8 @@ pub enum Cause {
 #[derive(Debug)]
 pub struct Waiting<T> {
     pub item: T,
+    /// For whom it works.
+    pub tenant: Tenant,
     pub cause: Cause,
     /// Since when, in nanoseconds.
     pub since_ns: u64,
@@ -71,50 +74,73 @@ pub struct Turn<T> {
     pub undisturbed_until_ns: u64,
 }
 
-/// What waits in a class, by why it waits: each queue has the one first that waits longest.
+/// What waits in a class: for each tenant, by why it waits. Each queue has the one first that waits longest.
 #[derive(Debug)]
-struct ClassQueue<T>([VecDeque<Waiting<T>>; 3]);
+struct ClassQueue<T>(BTreeMap<u64, Queues<T>>);
+
+type Queues<T> = [VecDeque<Waiting<T>>; 3];
 
 impl<T> Default for ClassQueue<T> {
     fn default() -> Self {
-        ClassQueue([VecDeque::new(), VecDeque::new(), VecDeque::new()])
+        ClassQueue(BTreeMap::new())
     }
 }
 
-/// Queue and position in it.
-type At = (usize, usize);
+/// Tenant, queue, and position in it.
+type At = (u64, usize, usize);
 
 impl<T> ClassQueue<T> {
-    fn get(&self, (queue, position): At) -> &Waiting<T> {
-        &self.0[queue][position]
+    fn get(&self, (tenant, queue, position): At) -> &Waiting<T> {
+        &self.0[&tenant][queue][position]
     }
 
-    fn take(&mut self, (queue, position): At) -> Option<Waiting<T>> {
-        self.0[queue].remove(position)
+    fn push(&mut self, waiting: Waiting<T>) {
+        let queues = self.0.entry(waiting.tenant.id).or_default();
+        queues[waiting.cause as usize].push_back(waiting);
     }
 
-    /// The one that waits longest of those that go first; none that is new, if those are deferred. What was paused goes
-    /// before what is ready, and what has had its quantum comes last, unless it has waited for long.
-    fn head(&self, defers_new: bool, now_ns: u64) -> Option<At> {
-        let [ready, paused, yielded] =
-            [Cause::Ready, Cause::Paused, Cause::Yielded].map(|cause| cause as usize);
-        let is_old = |waiting: &Waiting<T>| now_ns.saturating_sub(waiting.since_ns) >= YIELDED_NS_MAX;
-        let order = match self.0[yielded].front().is_some_and(is_old) {
-            true => [paused, yielded, ready],
-            false => [paused, ready, yielded],
-        };
-        order.into_iter().find_map(|queue| {
-            let position = (self.0[queue].iter()).position(|waiting| !(defers_new && waiting.is_new));
-            Some((queue, position?))
-        })
+    fn take(&mut self, (tenant, queue, position): At) -> Option<Waiting<T>> {
+        let queues = self.0.get_mut(&tenant)?;
+        let taken = queues[queue].remove(position);
+        if queues.iter().all(VecDeque::is_empty) {
+            self.0.remove(&tenant);
+        }
+        taken
+    }
+
+    /// The first of the tenant who is furthest behind, if it has one.
+    fn head(&self, shares: &Shares, defers_new: bool, now_ns: u64) -> Option<At> {
+        let heads = self.0.iter().filter_map(|(tenant, queues)| {
+            let (queue, position) = first(queues, defers_new, now_ns)?;
+            let since_ns = queues[queue][position].since_ns;
+            Some((shares.passed_ns(*tenant), since_ns, (*tenant, queue, position)))
+        });
+        heads.min().map(|(.., at)| at)
     }
 
     /// The one that waits longest at all.
     fn oldest(&self) -> Option<At> {
-        let fronts = self.0.iter().enumerate();
-        let fronts = fronts.filter_map(|(queue, waiting)| Some((waiting.front()?.since_ns, queue)));
-        fronts.min().map(|(_, queue)| (queue, 0))
+        let fronts = self.0.iter().flat_map(|(tenant, queues)| {
+            let fronts = queues.iter().enumerate();
+            fronts.filter_map(|(queue, waiting)| Some((waiting.front()?.since_ns, (*tenant, queue, 0))))
+        });
+        fronts.min().map(|(_, at)| at)
     }
+}
+
+/// The one that waits longest of those that go first; none that is new, if those are deferred. What was paused goes
+/// before what is ready, and what has had its quantum comes last, unless it has waited for long.
+fn first<T>(queues: &Queues<T>, defers_new: bool, now_ns: u64) -> Option<(usize, usize)> {
+    let [ready, paused, yielded] = [Cause::Ready, Cause::Paused, Cause::Yielded].map(|cause| cause as usize);
+    let is_old = |waiting: &Waiting<T>| now_ns.saturating_sub(waiting.since_ns) >= YIELDED_NS_MAX;
+    let order = match queues[yielded].front().is_some_and(is_old) {
+        true => [paused, yielded, ready],
+        false => [paused, ready, yielded],
+    };
+    order.into_iter().find_map(|queue| {
+        let position = (queues[queue].iter()).position(|waiting| !(defers_new && waiting.is_new));
+        Some((queue, position?))
+    })
 }
 
 /// See the module.
@@ -130,7 +156,8 @@ pub struct RunQueue<T> {
     /// When a task of each class last had a turn.
     last_turn_ns: [u64; CLASSES],
     /// Time that slots have spent on each class, for policies that share.
-    pub served_ns: [u64; CLASSES],
+    served_ns: [u64; CLASSES],
+    shares: Shares,
 }
 
 impl<T> Default for RunQueue<T> {
@@ -142,13 +169,22 @@ impl<T> Default for RunQueue<T> {
             next_overdue_ns: 0,
             last_turn_ns: [0; CLASSES],
             served_ns: [0; CLASSES],
+            shares: Shares::default(),
         }
     }
 }
 
 impl<T> RunQueue<T> {
     pub fn push(&mut self, class: QueryClass, waiting: Waiting<T>) {
-        self.classes[class as usize].0[waiting.cause as usize].push_back(waiting);
+        self.shares.arrives(waiting.tenant);
+        self.classes[class as usize].push(waiting);
+    }
+
+    /// A slot was spent for so long on what had a turn, which does not run any more. If it waits again it is pushed again.
+    pub fn served(&mut self, class: QueryClass, tenant: Tenant, time_ns: u64) {
+        self.served_ns[class as usize] += time_ns;
+        self.shares.served(tenant, time_ns);
+        self.shares.leaves(tenant);
     }
 
     /// Takes out who runs next, of the classes for which there is `room`. Who has waited too long runs as soon as there is
@@ -161,7 +197,7 @@ impl<T> RunQueue<T> {
         }
         let firsts = QueryClass::ALL.map(|class| {
             let defers_new = self.defers_new && class == QueryClass::Batch;
-            let first = self.classes[class as usize].head(defers_new, now_ns)?;
+            let first = self.classes[class as usize].head(&self.shares, defers_new, now_ns)?;
             room[class as usize].then_some(first)
         });
         let heads = QueryClass::ALL.map(|class| {
@@ -172,6 +208,7 @@ impl<T> RunQueue<T> {
         });
         let class = policy.rules().next(&heads)?;
         let waited = self.classes[class as usize].take(firsts[class as usize]?)?;
+        self.shares.turns_to(waited.tenant);
         self.last_turn_ns[class as usize] = now_ns;
         let was_paused_often = waited.pauses >= self.patience.pauses_max;
         Some(Turn {
@@ -215,17 +252,21 @@ impl<T> RunQueue<T> {
     pub fn remove(&mut self, is_wanted: impl Fn(&T) -> bool) -> Vec<(QueryClass, T)> {
         let mut removed = vec![];
         for class in QueryClass::ALL {
-            let queue = &mut self.classes[class as usize];
-            for queue in &mut queue.0 {
+            let queues = &mut self.classes[class as usize].0;
+            for queue in queues.values_mut().flatten() {
                 let mut place = 0;
                 while place < queue.len() {
                     if is_wanted(&queue[place].item) {
-                        removed.extend(queue.remove(place).map(|waiting| (class, waiting.item)));
+                        if let Some(waiting) = queue.remove(place) {
+                            self.shares.leaves(waiting.tenant);
+                            removed.push((class, waiting.item));
+                        }
                     } else {
                         place += 1;
                     }
                 }
             }
+            queues.retain(|_, queues| !queues.iter().all(VecDeque::is_empty));
         }
         removed
     }
@@ -238,9 +279,8 @@ impl<T> RunQueue<T> {
 
     /// What was paused and waits.
     pub fn paused(&self) -> impl Iterator<Item = &Waiting<T>> {
-        self.classes
-            .iter()
-            .flat_map(|queue| &queue.0[Cause::Paused as usize])
+        let tenants = self.classes.iter().flat_map(|queue| queue.0.values());
+        tenants.flat_map(|queues| &queues[Cause::Paused as usize])
     }
 }
 
@@ -253,6 +293,7 @@ mod tests {
     fn ready<T>(item: T, since_ns: u64) -> Waiting<T> {
         Waiting {
             item,
+            tenant: Tenant::default(),
             cause: Cause::Ready,
             since_ns,
             pauses: 0,
@@ -263,6 +304,7 @@ mod tests {
     fn paused<T>(item: T, since_ns: u64, pauses: u32) -> Waiting<T> {
         Waiting {
             item,
+            tenant: Tenant::default(),
             cause: Cause::Paused,
             since_ns,
             pauses,
@@ -420,5 +462,78 @@ mod tests {
         }
         let share = stream_ns as f64 / now as f64;
         assert!(share > 0.89, "streams had {share} of the slot");
+    }
+
+    /// One tenant floods a class, another comes now and then: it waits for the turn under way, whatever its causes, and over time each has
+    /// its share.
+    #[test]
+    fn a_tenant_that_wants_all_does_not_keep_another_waiting() {
+        let (hostile, other) = (Tenant { id: 1, share: 100 }, Tenant { id: 2, share: 100 });
+        const TURN_NS: u64 = 2_000_000;
+        let of = |tenant: Tenant, since_ns, cause| Waiting {
+            tenant,
+            cause,
+            is_new: false,
+            ..ready(tenant.id, since_ns)
+        };
+        for class in [QueryClass::Interactive, QueryClass::Batch] {
+            let mut queue = RunQueue::default();
+            let mut now = 0;
+            for task in 0..1_000 {
+                let cause = [Cause::Ready, Cause::Paused, Cause::Yielded][task % 3];
+                queue.push(class, of(hostile, 0, cause));
+            }
+            let mut turns = [0, 0];
+            for round in 0..600 {
+                // The other has a task each third turn, then always.
+                let waits = round % 3 == 0 || round > 300;
+                if waits && queue.remove(|_| false).is_empty() && turns[1] <= turns[0] {
+                    queue.push(class, of(other, now, Cause::Ready));
+                }
+                let turn = queue.next(SchedulerPolicy::Lma, ANY, now).unwrap();
+                let tenant = turn.waited.tenant;
+                now += TURN_NS;
+                queue.served(class, tenant, TURN_NS);
+                turns[tenant.id as usize - 1] += 1;
+                match tenant.id {
+                    1 => queue.push(class, of(hostile, now, Cause::Paused)),
+                    _ => assert!(now - turn.waited.since_ns <= 2 * TURN_NS, "it waited"),
+                }
+            }
+            assert!(turns[1] >= 200, "{turns:?}");
+        }
+    }
+
+    /// Shares hold among tenants that always want more.
+    #[test]
+    fn shares_are_kept_within_a_class() {
+        let tenants = [Tenant { id: 1, share: 300 }, Tenant { id: 2, share: 100 }];
+        let mut queue = RunQueue::default();
+        for tenant in tenants {
+            for _ in 0..4 {
+                queue.push(
+                    QueryClass::Batch,
+                    Waiting {
+                        tenant,
+                        ..ready(tenant.id, 0)
+                    },
+                );
+            }
+        }
+        let mut served = [0, 0];
+        for now in 0..400 {
+            let turn = queue.next(SchedulerPolicy::Lma, ANY, now).unwrap();
+            let tenant = turn.waited.tenant;
+            queue.served(turn.class, tenant, 1_000);
+            served[tenant.id as usize - 1] += 1;
+            queue.push(
+                QueryClass::Batch,
+                Waiting {
+                    since_ns: now,
+                    ..turn.waited
+                },
+            );
+        }
+        assert!((298..=302).contains(&served[0]), "{served:?}");
     }
 }

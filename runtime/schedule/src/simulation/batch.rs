@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use super::{Delivery, Simulation};
 use crate::cpu::policy::{GiveWay, Place, SchedulerPolicy};
 use crate::cpu::queue::{Cause, RunQueue, Turn, Waiting};
+use crate::cpu::shares::Tenant;
 use crate::cpu::{CLASSES, QueryClass};
 use crate::id::WorkerId;
 use crate::local::ReadyTask;
@@ -107,6 +108,7 @@ impl Slots {
         };
         let waiting = Waiting {
             item,
+            tenant: Tenant::default(),
             cause,
             since_ns: now,
             pauses,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use super::options::{Given, invalid};
-use super::secret::{Secret, in_the_open};
+use super::secret::Secret;
 
 /// What is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,9 +147,6 @@ impl BucketPlace {
             return Err(given.missing("s3.region_name", "the region of the bucket, 'eu-central-1' say"));
         }
         let id = given.text(KEY);
-        if given.text(SECRET).is_some() {
-            return Err(in_the_open(SECRET));
-        }
         let key = match (id, Secret::given(given, SECRET)?) {
             (None, None) => None,
             (Some(id), Some(secret)) => Some((id.to_owned(), secret)),

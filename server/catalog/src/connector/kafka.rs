@@ -1,7 +1,7 @@
 //! `connector = 'kafka'`: the topic, where reading begins or how it is written, and how to get in. Options are called as RisingWave and Flink
 //! have them.
 //!
-//! The catalog has the place of a password, an environment variable or a file, and never the password.
+//! The definition has the place of a password (see [`super::secret`]), and never the password.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -243,9 +243,6 @@ fn security(given: &mut Given<'_>) -> SqlResult<(Option<Sasl>, Option<Tls>)> {
     ];
     let mechanism = given.one_of(MECHANISM, &mechanisms)?;
     let user = given.text(USER);
-    if given.text(PASSWORD).is_some() {
-        return Err(super::secret::in_the_open(PASSWORD));
-    }
     let password = Secret::given(given, PASSWORD)?;
     let ca = given.text(CA);
     let for_protocol = |name: &str, protocols: &str| {
@@ -266,8 +263,8 @@ fn security(given: &mut Given<'_>) -> SqlResult<(Option<Sasl>, Option<Tls>)> {
         (true, None, _) => return Err(given.missing(USER, "the name of a user")),
         (true, _, None) => {
             return Err(given.missing(
-                &format!("{PASSWORD}.env"),
-                "the name of an environment variable with the password; or use the same with .file",
+                PASSWORD,
+                "SECRET and the name of a secret; or use the same with .env or .file",
             ));
         }
     };

@@ -10,9 +10,12 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::parse::interval::interval;
 use millrace_postgres::types::{parse, timestamptz};
 
+use crate::secret::Secrets;
+
 /// The options of a connector that were not read yet.
 pub struct Given<'a> {
     connector: &'a str,
+    secrets: Secrets,
     left: BTreeMap<&'a str, &'a str>,
     /// What was asked for so far.
     known: Vec<String>,
@@ -23,11 +26,25 @@ impl<'a> Given<'a> {
         let options = options.iter().filter(|(name, _)| *name != "connector");
         Given {
             connector,
+            secrets: Secrets::default(),
             left: options
                 .map(|(name, value)| (name.as_str(), value.as_str()))
                 .collect(),
             known: vec![],
         }
+    }
+
+    /// The same, the secrets among which are opened so.
+    #[must_use]
+    pub fn with_secrets(self, secrets: &Secrets) -> Self {
+        Given {
+            secrets: secrets.clone(),
+            ..self
+        }
+    }
+
+    pub(super) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// The value of an option.

@@ -144,15 +144,6 @@ impl PostgresPlace {
         let host = needed(given, &["hostname", "host"], "the name or address of a server")?;
         let user = needed(given, &["username", "user"], "the name of a role there")?;
         let database = needed(given, &["database.name", "database"], "the name of a database")?;
-        if given.text("password").is_some() {
-            return Err(SqlError::new(
-                SqlState::InvalidParameterValue,
-                "option \"password\" is not supported: everybody who sees the catalog would see it",
-            )
-            .with_hint(
-                "Use password.env for the name of an environment variable of the server, or password.file for a file.",
-            ));
-        }
         let port = given.number("port", 1..=65_535)?.unwrap_or(5432) as u16;
         let (tls, tls_roots) = tls(given)?;
         Ok(PostgresPlace {

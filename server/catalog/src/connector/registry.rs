@@ -31,9 +31,6 @@ impl RegistryPlace {
     pub(super) fn given(given: &mut Given<'_>, needed: bool) -> SqlResult<Option<RegistryPlace>> {
         let urls = given.text(URL);
         let user = given.text(USER);
-        if given.text(PASSWORD).is_some() {
-            return Err(super::secret::in_the_open(PASSWORD));
-        }
         let password = Secret::given(given, PASSWORD)?;
         let ca = given.text(CA);
         let Some(text) = urls else {

@@ -1,32 +1,50 @@
-//! Secrets of connectors: the catalog has the place, an environment variable or a file, and never the secret.
+//! Secrets of connectors: the definition has the place, which is a secret of the catalog, an environment variable or a file, and never the
+//! secret itself.
 
 use std::path::PathBuf;
 
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_storage::ObjectId;
 
 use super::options::{Given, invalid};
+use crate::secret::Secrets;
 
 /// The longest secret.
-const SECRET_BYTES_MAX: usize = 4_096;
+pub const SECRET_BYTES_MAX: usize = 4_096;
 
 /// Where the secret is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Secret {
+    /// One that CREATE SECRET made.
+    Kept(KeptSecret),
     /// An environment variable of the server.
     Env(String),
     /// A file that the server can read; a line feed at its end does not count.
     File(PathBuf),
 }
 
-/// The error for a secret that is an option itself.
-pub(super) fn in_the_open(option: &str) -> SqlError {
-    SqlError::new(
-        SqlState::InvalidParameterValue,
-        format!("option \"{option}\" is not supported: everybody who sees the catalog would see it"),
-    )
-    .with_hint(format!(
-        "Use {option}.env for the name of an environment variable of the server, or {option}.file for a file."
-    ))
+/// A secret of the catalog, as options have it: under its identity, and the name that it had then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptSecret {
+    pub id: ObjectId,
+    pub name: String,
+    secrets: Secrets,
+}
+
+impl KeptSecret {
+    /// What stands behind the name of an option whose value is in a secret.
+    pub const SUFFIX: &str = ".secret";
+
+    /// As the value of an option.
+    pub fn value(id: ObjectId, name: &str) -> String {
+        format!("{id} {name}")
+    }
+
+    /// The identity and the name that a value says.
+    pub fn parse(value: &str) -> Option<(ObjectId, &str)> {
+        let (id, name) = value.split_once(' ')?;
+        Some((ObjectId(id.parse().ok()?), name))
+    }
 }
 
 fn is_variable(name: &str) -> bool {
@@ -37,25 +55,56 @@ fn is_variable(name: &str) -> bool {
 }
 
 impl Secret {
-    /// What `name.env` or `name.file` says, if one of them is there.
+    /// What `name = SECRET ..`, `name.env` or `name.file` says, if one of them is there.
     ///
     /// # Errors
-    /// Both are, or it names no variable or file.
+    /// Two are, one names no secret, variable or file, or the secret itself is there.
     pub(super) fn given(given: &mut Given<'_>, name: &str) -> SqlResult<Option<Secret>> {
-        let (env, file) = (format!("{name}.env"), format!("{name}.file"));
-        match (given.text(&env), given.text(&file)) {
-            (Some(variable), None) if is_variable(variable) => Ok(Some(Secret::Env(variable.to_owned()))),
-            (Some(variable), None) => Err(invalid(
-                &env,
-                variable,
-                "it must be the name of an environment variable",
-            )),
-            (None, Some(path)) if path.starts_with('/') => Ok(Some(Secret::File(path.into()))),
-            (None, Some(path)) => Err(invalid(&file, path, "it must be an absolute path")),
-            (None, None) => Ok(None),
-            (Some(_), Some(_)) => Err(SqlError::new(
+        let secrets = given.secrets().clone();
+        let (kept, env, file) = (
+            format!("{name}{}", KeptSecret::SUFFIX),
+            format!("{name}.env"),
+            format!("{name}.file"),
+        );
+        if given.text(name).is_some() {
+            return Err(SqlError::new(
                 SqlState::InvalidParameterValue,
-                format!("options \"{env}\" and \"{file}\" exclude each other"),
+                format!("option \"{name}\" is not supported: everybody who sees the catalog would see it"),
+            )
+            .with_hint(format!(
+                "Use CREATE SECRET s AS '..' and {name} = SECRET s, {env} for the name of an environment variable of the \
+                 server, or {file} for a file."
+            )));
+        }
+        let found: Vec<(&str, &str)> = [&*kept, &*env, &*file]
+            .into_iter()
+            .filter_map(|option| Some((option, given.text(option)?)))
+            .collect();
+        match found[..] {
+            [] => Ok(None),
+            [(option, value)] if option == kept => match KeptSecret::parse(value) {
+                Some((id, name)) => Ok(Some(Secret::Kept(KeptSecret {
+                    id,
+                    name: name.to_owned(),
+                    secrets,
+                }))),
+                None => Err(invalid(option, value, "it must be the name of a secret")),
+            },
+            [(option, variable)] if option == env => match is_variable(variable) {
+                true => Ok(Some(Secret::Env(variable.to_owned()))),
+                false => Err(invalid(
+                    option,
+                    variable,
+                    "it must be the name of an environment variable",
+                )),
+            },
+            [(option, path)] => match path.starts_with('/') {
+                true => Ok(Some(Secret::File(path.into()))),
+                false => Err(invalid(option, path, "it must be an absolute path")),
+            },
+            [(first, _), (second, _), ..] => Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("options \"{first}\" and \"{second}\" exclude each other"),
             )),
         }
     }
@@ -63,9 +112,10 @@ impl Secret {
     /// The secret as it is now. A file is read.
     ///
     /// # Errors
-    /// It is not there, empty, or too long.
+    /// It is not there, empty, or too long; one of the catalog cannot be opened.
     pub fn read(&self) -> SqlResult<Vec<u8>> {
         let (what, read) = match self {
+            Secret::Kept(kept) => return kept.secrets.open(kept.id),
             Secret::Env(name) => (
                 format!("environment variable {name}"),
                 std::env::var(name)

@@ -1,6 +1,6 @@
 //! `connector = 'webhook'`: rows that another service sends over HTTP, signed with a secret that both know.
 //!
-//! The catalog has the place of the secret, an environment variable or a file, and never the secret.
+//! The definition has the place of the secret (see [`super::secret`]), and never the secret.
 
 use millrace_postgres::error::SqlResult;
 
@@ -35,8 +35,8 @@ impl Webhook {
     pub(super) fn new(given: &mut Given<'_>) -> SqlResult<Webhook> {
         let secret = Secret::given(given, "secret")?.ok_or_else(|| {
             given.missing(
-                "secret.env",
-                "the name of an environment variable with the secret; or use secret.file",
+                "secret",
+                "SECRET and the name of a secret; or use secret.env or secret.file",
             )
         })?;
         let checks = [

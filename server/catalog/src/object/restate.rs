@@ -62,6 +62,7 @@ impl Object {
             | Definition::Index(_)
             | Definition::Sink(_)
             | Definition::Role(_)
+            | Definition::Secret(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => {
                 return;

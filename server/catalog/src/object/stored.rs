@@ -8,6 +8,7 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use millrace_auth::seal::Sealed;
 use millrace_planner::{Emit, OnError, Priority, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
@@ -27,6 +28,7 @@ use crate::object::kind_name;
 use crate::retention::Retention;
 use crate::rights::{AclItem, Rights};
 use crate::role::RoleDef;
+use crate::secret::SecretDef;
 use crate::sequence::{ColumnSequence, SequenceDef};
 use crate::sink::SinkDef;
 
@@ -128,6 +130,8 @@ struct StoredProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     role: Option<RoleDef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    value: Option<Sealed>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     owner: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     acl: Option<Vec<AclItem>>,
@@ -175,6 +179,7 @@ impl Object {
             }
             Definition::Sink(sink) => stored.sink = Some(sink.as_ref().clone()),
             Definition::Sequence(sequence) => stored.sequence = Some(sequence.as_ref().clone()),
+            Definition::Secret(secret) => stored.value.clone_from(&secret.value),
             Definition::Role(role) => stored.role = Some(role.as_ref().clone()),
             Definition::FailedToLoad(_) | Definition::Other => {}
         }
@@ -330,6 +335,9 @@ impl Object {
                     .ok_or_else(|| damaged("it has no definition".into()))?;
                 Definition::Role(Arc::new(role))
             }
+            ObjectKind::Secret => Definition::Secret(Arc::new(SecretDef {
+                value: properties.value,
+            })),
             _ => Definition::Other,
         };
         Ok(Object {

@@ -16,6 +16,7 @@ use crate::connector::files::BucketPlace;
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::{Given, invalid};
 use crate::connector::postgres::PostgresTarget;
+use crate::secret::Secrets;
 
 /// The time between two steps, rows and bytes of a file, unless options say otherwise.
 const FILE_ROLLOVER: Duration = Duration::from_secs(10);
@@ -222,6 +223,7 @@ impl SinkOptions {
             primary_key: given.text("primary_key").map(str::to_owned),
             sink: KafkaSink {
                 kafka: all.clone(),
+                secrets: Secrets::default(),
                 id,
                 key: None,
             },
@@ -248,6 +250,7 @@ impl SinkOptions {
             primary_key: given.text("primary_key").map(str::to_owned),
             sink: PostgresSink {
                 postgres: all.clone(),
+                secrets: Secrets::default(),
                 id,
                 key: None,
             },
@@ -360,6 +363,7 @@ impl SinkOptions {
                 bytes_max,
             } => Target::Bucket(BucketSink {
                 s3,
+                secrets: Secrets::default(),
                 name: plain_name,
                 format,
                 rows_max,

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;
+use millrace_catalog::secret::{self, Vault};
 use millrace_catalog::{CatalogSnapshot, Definition, Object};
 use millrace_engine::{BackfillOptions, TableLocks, ViewSpec};
 use millrace_planner::{RelationId, RelationKind};
@@ -30,6 +31,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::database::Database;
 use crate::database::ddl::{gone_facts, take_down};
 use crate::database::jobs::Making;
+use crate::secrets::Secrets;
 
 /// The fact that announces a line of the journal.
 const ANNOUNCED: &str = "transaction";
@@ -104,6 +106,27 @@ pub struct Widening {
 }
 
 impl Database {
+    /// Swaps the catalog for one with these changes. Only the holder of the DDL lock, or the start, may.
+    pub(crate) fn publish(&self, put: impl IntoIterator<Item = Arc<Object>>, removed: &[ObjectId]) {
+        let next = with_changes(&self.catalog.load(), put, removed);
+        self.catalog.store(Arc::new(next));
+    }
+
+    /// The values of secrets.
+    pub fn secrets(&self) -> &Arc<Secrets> {
+        &self.secrets
+    }
+
+    /// By which the definition of something gets at the values of its secrets. `by`: what it is called in the audit.
+    pub fn secrets_for(&self, by: &str) -> secret::Secrets {
+        secret::Secrets::new(Arc::clone(&self.secrets) as Arc<dyn Vault>, by)
+    }
+
+    /// The object, which gets at the values of its secrets.
+    pub(super) fn with_secrets(&self, object: Object) -> Object {
+        object.with_secrets(&(Arc::clone(&self.secrets) as Arc<dyn Vault>))
+    }
+
     /// Waits for the right to change definitions, for a transaction.
     pub async fn define(self: &Arc<Self>) -> Arc<Definitions> {
         let right = Arc::clone(&self.ddl).lock_owned().await;

@@ -217,6 +217,7 @@ impl Replacement<'_> {
             Definition::External(_)
             | Definition::Function(_)
             | Definition::Role(_)
+            | Definition::Secret(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => {
                 return Err(SqlError::new(

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use millrace_storage::ObjectId;
+use millrace_storage::{ObjectId, private};
 
 /// What the bytes begin with, and the version of the form and of the keys in it ([`super::encode`]).
 const MAGIC: [u8; 4] = *b"MLRS";
@@ -107,10 +107,10 @@ impl Bases {
     /// # Errors
     /// The file system refuses.
     pub fn write(&self, base: &Base, first: u64) -> io::Result<()> {
-        fs::create_dir_all(&self.0)?;
+        private::create_directory_all(&self.0)?;
         let path = self.file(base.checkpoint);
         let hidden = path.with_extension("new");
-        let written = File::create(&hidden).and_then(|mut file| {
+        let written = private::create(&hidden).and_then(|mut file| {
             file.write_all(&base.encode())?;
             file.sync_all()
         });

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use millrace_catalog::sink::{FileFormat, FileTarget};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_storage::private;
 
 /// An error of the file system. `what` was to be done: `write`.
 pub(crate) fn io_error(what: &str, path: &Path, error: &io::Error) -> SqlError {
@@ -32,6 +33,8 @@ pub struct Directory {
     path: PathBuf,
     prefix: String,
     extension: &'static str,
+    /// Whether nobody else may read the files.
+    is_private: bool,
 }
 
 impl Directory {
@@ -41,6 +44,7 @@ impl Directory {
             path: files.path.clone(),
             prefix: files.prefix.clone(),
             extension: files.format.name(),
+            is_private: false,
         }
     }
 
@@ -50,6 +54,18 @@ impl Directory {
             path,
             prefix: prefix.to_owned(),
             extension: format.name(),
+            is_private: true,
+        }
+    }
+
+    /// A new file of these.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub(super) fn create_new(&self, path: &Path) -> io::Result<File> {
+        match self.is_private {
+            true => private::create_new(path),
+            false => File::create_new(path),
         }
     }
 

@@ -180,7 +180,10 @@ impl Draft {
 
     fn open_file(&mut self) -> SqlResult<()> {
         let path = self.directory.hidden(self.numbers.end);
-        let file = File::create_new(&path).map_err(|error| io_error("write", &path, &error))?;
+        let file = self
+            .directory
+            .create_new(&path)
+            .map_err(|error| io_error("write", &path, &error))?;
         // From here on there is something to remove.
         self.numbers.end += 1;
         let encoding = if self.encoder.is_text() {

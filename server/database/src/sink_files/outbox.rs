@@ -18,7 +18,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use millrace_catalog::sink::{FileFormat, SinkType, Target};
 use millrace_connectors::target::Message;
 use millrace_postgres::error::SqlResult;
-use millrace_storage::ObjectId;
+use millrace_storage::{ObjectId, private};
 
 use super::decode::damaged;
 use super::directory::Directory;
@@ -79,7 +79,9 @@ pub(crate) fn of(data: &Path, sink: ObjectId) -> PathBuf {
 pub(crate) fn create(target: &Target, data: &Path, sink: ObjectId) -> io::Result<()> {
     match target {
         Target::Files(_) => Ok(()),
-        Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) => fs::create_dir_all(of(data, sink)),
+        Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) => {
+            private::create_directory_all(&of(data, sink))
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 mod column;
 mod constraint;
 mod form;
-mod owner;
+pub(super) mod owner;
 mod watermark;
 
 use std::sync::Arc;

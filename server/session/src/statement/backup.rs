@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millrace_catalog::secret::VALUE;
 use millrace_database::database::maintenance::streams_of;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectKind;
@@ -35,6 +36,7 @@ pub async fn execute(session: &Arc<Session>, to: &str) -> SqlResult<Outcome> {
         say_what_is_gone(session)?;
         let mut moment = guard.database().store().begin_backup()?;
         moment.leave_out(&guard.database().all_temporary());
+        moment.leave_out_property(ObjectKind::Secret, VALUE);
         moment
     };
     tokio::task::spawn_blocking(move || moment.write(&target))

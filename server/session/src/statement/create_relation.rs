@@ -36,7 +36,7 @@ use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::sequences::{self, OwnSequence};
 use crate::session::Session;
-use crate::statement::done;
+use crate::statement::{done, secret};
 
 /// How many columns a relation may have.
 const COLUMNS_MAX: usize = 1600;
@@ -53,6 +53,8 @@ struct New<'a> {
     sequences: Vec<OwnSequence>,
     event_time: Option<EventTimeDef>,
     connector: Option<ConnectorDef>,
+    /// The secrets that the connector's options name.
+    secrets: Vec<ObjectId>,
     keeping: Retention,
     temporary: bool,
     on_commit: Option<OnCommit>,
@@ -84,7 +86,9 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
                 .with_hint("Rows of a stream never change. Use CREATE TABLE for rows with a key."),
         );
     }
+    let secrets = secret::bind(session, &mut create.options, create.format.as_mut())?;
     include::all_columns(
+        session,
         create.all_columns,
         &create.options,
         create.format.as_ref(),
@@ -111,7 +115,11 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
         session.notice(Severity::Notice, message);
     }
     let (connector, format) = match connector {
-        Some(connector) => (Some(connector.with_format(create.format.as_ref())?), None),
+        Some(connector) => {
+            let by = format!("stream {}", create.name);
+            let connector = connector.with_secrets(session.database().secrets_for(&by));
+            (Some(connector.with_format(create.format.as_ref())?), None)
+        }
         None => (None, create.format.as_ref()),
     };
     if let Some(webhook) = connector
@@ -148,6 +156,7 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
         sequences: vec![],
         event_time,
         connector,
+        secrets,
         keeping,
         temporary: false,
         on_commit: None,
@@ -167,8 +176,10 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
             SqlError::unsupported("APPEND ONLY tables are not supported").with_hint("Use CREATE STREAM.")
         );
     }
+    let secrets = secret::bind(session, &mut create.options, create.format.as_mut())?;
     if create.as_query.is_none() {
         include::all_columns(
+            session,
             create.all_columns,
             &create.options,
             create.format.as_ref(),
@@ -189,7 +200,11 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
             ))
             .with_hint("Use CREATE STREAM."));
         }
-        Some(connector) => (Some(connector.with_format(create.format.as_ref())?), None),
+        Some(connector) => {
+            let by = format!("table {}", create.name);
+            let connector = connector.with_secrets(session.database().secrets_for(&by));
+            (Some(connector.with_format(create.format.as_ref())?), None)
+        }
         None => (None, create.format.as_ref()),
     };
     let constraints = Constraints::taken_from(&mut create.constraints)?;
@@ -247,6 +262,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
                 sequences,
                 event_time: None,
                 connector,
+                secrets,
                 keeping,
                 temporary: create.temporary,
                 on_commit: create.on_commit,
@@ -280,6 +296,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name, is_temporary) = names::new_table_name(session, &scope, new.name, new.temporary)?;
+    secret::check_there(&scope, &new.secrets)?;
     let keeping = keeping(&new, is_temporary)?;
     if new.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
         session.notice(
@@ -359,6 +376,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
             .iter()
             .map(|late| late.id)
             .chain(source.iter().map(|source| source.id))
+            .chain(new.secrets)
             .collect(),
         definition: Definition::Relation(Box::new(relation.clone())),
         rights,

@@ -25,14 +25,17 @@ use crate::session::Session;
 use crate::statement::create_view::{
     check_names, emit, make, plan, refuse_temporary, say_what_is_gone, slides,
 };
-use crate::statement::done;
+use crate::statement::{done, secret};
 
 /// Executes CREATE SINK. Of a query, returns when its view is filled.
-pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> SqlResult<Outcome> {
+pub async fn execute(session: &Arc<Session>, mut create: CreateSink, text: &str) -> SqlResult<Outcome> {
+    let secrets = secret::bind(session, &mut create.options, create.format.as_mut())?;
+    let by = session.database().secrets_for(&format!("sink {}", create.name));
     let options = SinkOptions::new(&create.options, create.format.as_ref(), sinks::new_id())?;
     if options.is_remote() {
         // Whoever cannot be written to is told so now, and nobody waits for it.
         let wanted = wanted(session, &create, options.clone())?;
+        let wanted = wanted.with_secrets(by.clone());
         session.database().probe_sink(&wanted).await?;
     }
     let guard = session.ddl().await?;
@@ -46,7 +49,8 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
         return done("CREATE SINK");
     }
     guard.check_free(&scope.database, &schema, &name)?;
-    let object = |id: ObjectId, depends: Vec<ObjectId>, def: SinkDef| Object {
+    secret::check_there(&scope, &secrets)?;
+    let object = |id: ObjectId, depends: ObjectId, def: SinkDef| Object {
         id,
         kind: ObjectKind::Sink,
         database: scope.database.clone(),
@@ -55,8 +59,8 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
         sql: text.to_string(),
         comment: None,
         created_at_ms: now_ms(),
-        depends,
-        definition: Definition::Sink(Arc::new(def)),
+        depends: std::iter::once(depends).chain(secrets.iter().copied()).collect(),
+        definition: Definition::Sink(Arc::new(def.with_secrets(by.clone()))),
         rights: scope.rights_of_new(ObjectKind::Sink, &schema),
     };
     let query = match create.input {
@@ -79,7 +83,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
             let def = options.sink(&name, from.id, None, info)?;
             Encoder::new(&def, &info.schema)?.check()?;
             check_directory(&scope, &def)?;
-            guard.create(object(guard.next_id()?, vec![from.id], def)).await?;
+            guard.create(object(guard.next_id()?, from.id, def)).await?;
             return done("CREATE SINK");
         }
     };
@@ -93,7 +97,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSink, text: &str) -> 
     let def = options.sink(&name, view, Some(view), &relation.info)?;
     Encoder::new(&def, fields)?.check()?;
     check_directory(&scope, &def)?;
-    let sink = object(guard.next_id()?, vec![view], def);
+    let sink = object(guard.next_id()?, view, def);
     say_what_is_gone(session, &name, &planned.graph);
     let spec = ViewSpec {
         id: relation.info.id,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, Definition, Object, kind_name};
+use millrace_database::database::ddl::DdlGuard;
 use millrace_parser::ast::{DropBehavior, DropStatement, ObjectKind as Kind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{ObjectId, ObjectKind};
@@ -30,6 +31,7 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
         Kind::Subscription => return missing_kind(session, drop, "subscription", "DROP SUBSCRIPTION"),
         Kind::Function => ("DROP FUNCTION", &[ObjectKind::Function]),
         Kind::Sequence => ("DROP SEQUENCE", &[ObjectKind::Sequence]),
+        Kind::Secret => ("DROP SECRET", &[ObjectKind::Secret]),
     };
     let guard = session.ddl().await?;
     let scope = session.scope();
@@ -62,118 +64,153 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
     for object in &targets {
         ids.extend(contents(session, &scope.catalog, object)?);
     }
-    // Indexes and sequences go with their relation, late rows and records that are none with their stream, and the view of a sink with it, whatever was said.
-    let roots: Vec<ObjectId> = targets.iter().map(|object| object.id).collect();
-    let implied: BTreeSet<ObjectId> = scope
-        .catalog
-        .objects()
-        .filter(|object| {
-            matches!(object.kind, ObjectKind::Index | ObjectKind::Sequence)
-                && object.depends.iter().any(|id| roots.contains(id))
-        })
-        .map(|object| object.id)
-        .chain(
-            targets
-                .iter()
-                .filter_map(|object| object.relation()?.event_time.as_ref()?.late_stream()),
-        )
-        .chain(targets.iter().filter_map(|object| object.relation()?.errors))
-        .chain(targets.iter().filter_map(|object| match &object.definition {
-            Definition::Sink(sink) => sink.view,
-            _ => None,
-        }))
-        .collect();
-    let contained = ids.clone();
-    ids.extend(implied);
-    let named: BTreeSet<ObjectId> = ids.clone();
-    let all = scope.catalog.closure(&ids.iter().copied().collect::<Vec<_>>());
-    let references = references(&scope.catalog, &targets, &all)?;
-    let in_the_way: Vec<&ObjectId> = if matches!(drop.kind, Kind::Schema) {
-        all.iter().filter(|id| !roots.contains(id)).collect()
-    } else {
-        all.difference(&named).collect()
+    let dropping = Dropping {
+        targets,
+        contained: ids,
+        is_of_schemas: matches!(drop.kind, Kind::Schema),
+        behavior: drop.behavior,
     };
-    if drop.behavior == DropBehavior::Restrict && (!in_the_way.is_empty() || !references.is_empty()) {
-        let first = targets
-            .iter()
-            .find(|object| {
-                !scope.catalog.dependents(&BTreeSet::from([object.id])).is_empty()
-                    || references.iter().any(|reference| reference.on == object.id)
-                    || contained.len() > 1
-            })
-            .unwrap_or(&targets[0]);
-        let message = format!(
-            "cannot drop {} because other objects depend on it",
-            first.described()
-        );
-        return Err(if matches!(drop.kind, Kind::Schema) {
-            let lines = in_the_way
-                .iter()
-                .filter_map(|id| scope.catalog.object(**id))
-                .map(|object| format!("{} depends on schema {}", object.described(), first.name));
-            with_detail(&message, lines.collect())
-        } else if in_the_way.is_empty() {
-            with_detail(
-                &message,
-                references
-                    .iter()
-                    .map(|reference| reference.line.clone())
-                    .collect(),
-            )
-        } else {
-            dependents_error(&message, first, &scope.catalog)
-        });
-    }
-    sequences::check_unused(&scope.catalog, &all)?;
-    let gone: Vec<Arc<Object>> = all
-        .iter()
-        .filter_map(|id| scope.catalog.object(*id).cloned())
-        .collect();
-    let jobs = session.database().jobs().over(&gone);
-    if drop.behavior == DropBehavior::Restrict
-        && let Some(job) = jobs.first()
-    {
-        return Err(SqlError::new(
-            SqlState::DependentObjectsStillExist,
-            format!("cannot drop {} because a job needs it", targets[0].described()),
-        )
-        .with_detail(format!("{}.", job.described()))
-        .with_hint(format!(
-            "Wait for it, use CANCEL JOB {}, or use DROP .. CASCADE, which also cancels it.",
-            job.id
-        )));
-    }
-    if let (Some(job), true) = (jobs.first(), guard.definitions().is_some()) {
-        return Err(SqlError::unsupported(format!(
-            "cannot drop {} inside a transaction because a job needs it",
-            targets[0].described()
-        ))
-        .with_detail(format!("{}.", job.described()))
-        .with_hint(format!("Wait for it, or use CANCEL JOB {}.", job.id)));
-    }
-    session.database().cancel_jobs(&jobs).await;
-    let others = all.len() - named.len() + references.len();
-    if others > 0 {
-        session.notice(
-            Severity::Notice,
-            format!(
-                "drop cascades to {others} other object{}",
-                if others == 1 { "" } else { "s" }
-            ),
-        );
-    }
-    let mut changed: BTreeMap<ObjectId, Object> = BTreeMap::new();
-    for reference in references {
-        let table = changed
-            .entry(reference.table.id)
-            .or_insert_with(|| reference.table.as_ref().clone());
-        if let Definition::Relation(relation) = &mut table.definition {
-            relation.foreign_keys.retain(|key| key.name != reference.key);
-        }
-        table.restate();
-    }
-    guard.drop_and_put(&all, changed.into_values().collect()).await?;
+    dropping.execute(session, &guard, &scope).await?;
     done(tag)
+}
+
+/// Objects that are to be dropped, together.
+pub(super) struct Dropping {
+    pub targets: Vec<Arc<Object>>,
+    /// They, and what is in them.
+    pub contained: BTreeSet<ObjectId>,
+    /// Whether what is in them is in the way.
+    pub is_of_schemas: bool,
+    pub behavior: DropBehavior,
+}
+
+impl Dropping {
+    /// Drops them, and with CASCADE what depends on them.
+    pub(super) async fn execute(
+        self,
+        session: &Arc<Session>,
+        guard: &DdlGuard<'_>,
+        scope: &Scope,
+    ) -> SqlResult<()> {
+        let Dropping {
+            targets,
+            contained: mut ids,
+            is_of_schemas,
+            behavior,
+        } = self;
+        // Indexes and sequences go with their relation, late rows and records that are none with their stream, and the view of a sink with it, whatever was said.
+        let roots: Vec<ObjectId> = targets.iter().map(|object| object.id).collect();
+        let implied: BTreeSet<ObjectId> = scope
+            .catalog
+            .objects()
+            .filter(|object| {
+                matches!(object.kind, ObjectKind::Index | ObjectKind::Sequence)
+                    && object.depends.iter().any(|id| roots.contains(id))
+            })
+            .map(|object| object.id)
+            .chain(
+                targets
+                    .iter()
+                    .filter_map(|object| object.relation()?.event_time.as_ref()?.late_stream()),
+            )
+            .chain(targets.iter().filter_map(|object| object.relation()?.errors))
+            .chain(targets.iter().filter_map(|object| match &object.definition {
+                Definition::Sink(sink) => sink.view,
+                _ => None,
+            }))
+            .collect();
+        let contained = ids.clone();
+        ids.extend(implied);
+        let named: BTreeSet<ObjectId> = ids.clone();
+        let all = scope.catalog.closure(&ids.iter().copied().collect::<Vec<_>>());
+        let references = references(&scope.catalog, &targets, &all)?;
+        let in_the_way: Vec<&ObjectId> = if is_of_schemas {
+            all.iter().filter(|id| !roots.contains(id)).collect()
+        } else {
+            all.difference(&named).collect()
+        };
+        if behavior == DropBehavior::Restrict && (!in_the_way.is_empty() || !references.is_empty()) {
+            let first = targets
+                .iter()
+                .find(|object| {
+                    !scope.catalog.dependents(&BTreeSet::from([object.id])).is_empty()
+                        || references.iter().any(|reference| reference.on == object.id)
+                        || contained.len() > 1
+                })
+                .unwrap_or(&targets[0]);
+            let message = format!(
+                "cannot drop {} because other objects depend on it",
+                first.described()
+            );
+            return Err(if is_of_schemas {
+                let lines = in_the_way
+                    .iter()
+                    .filter_map(|id| scope.catalog.object(**id))
+                    .map(|object| format!("{} depends on schema {}", object.described(), first.name));
+                with_detail(&message, lines.collect())
+            } else if in_the_way.is_empty() {
+                with_detail(
+                    &message,
+                    references
+                        .iter()
+                        .map(|reference| reference.line.clone())
+                        .collect(),
+                )
+            } else {
+                dependents_error(&message, first, &scope.catalog)
+            });
+        }
+        sequences::check_unused(&scope.catalog, &all)?;
+        let gone: Vec<Arc<Object>> = all
+            .iter()
+            .filter_map(|id| scope.catalog.object(*id).cloned())
+            .collect();
+        let jobs = session.database().jobs().over(&gone);
+        if behavior == DropBehavior::Restrict
+            && let Some(job) = jobs.first()
+        {
+            return Err(SqlError::new(
+                SqlState::DependentObjectsStillExist,
+                format!("cannot drop {} because a job needs it", targets[0].described()),
+            )
+            .with_detail(format!("{}.", job.described()))
+            .with_hint(format!(
+                "Wait for it, use CANCEL JOB {}, or use DROP .. CASCADE, which also cancels it.",
+                job.id
+            )));
+        }
+        if let (Some(job), true) = (jobs.first(), guard.definitions().is_some()) {
+            return Err(SqlError::unsupported(format!(
+                "cannot drop {} inside a transaction because a job needs it",
+                targets[0].described()
+            ))
+            .with_detail(format!("{}.", job.described()))
+            .with_hint(format!("Wait for it, or use CANCEL JOB {}.", job.id)));
+        }
+        session.database().cancel_jobs(&jobs).await;
+        let others = all.len() - named.len() + references.len();
+        if others > 0 {
+            session.notice(
+                Severity::Notice,
+                format!(
+                    "drop cascades to {others} other object{}",
+                    if others == 1 { "" } else { "s" }
+                ),
+            );
+        }
+        let mut changed: BTreeMap<ObjectId, Object> = BTreeMap::new();
+        for reference in references {
+            let table = changed
+                .entry(reference.table.id)
+                .or_insert_with(|| reference.table.as_ref().clone());
+            if let Definition::Relation(relation) = &mut table.definition {
+                relation.foreign_keys.retain(|key| key.name != reference.key);
+            }
+            table.restate();
+        }
+        guard.drop_and_put(&all, changed.into_values().collect()).await?;
+        Ok(())
+    }
 }
 
 /// A foreign key of a table that stays, which cannot be there without what is dropped.
@@ -305,6 +342,7 @@ fn target(
             names::database(scope, &last)
         }
         Kind::Function => names::function(session, scope, name),
+        Kind::Secret => names::secret(session, scope, name),
         _ => {
             let object = names::resolve(session, scope, name).map_err(|mut error| {
                 if error.code == SqlState::UndefinedTable && !matches!(kind, Kind::Stream) {
@@ -349,8 +387,7 @@ fn contents(session: &Session, catalog: &CatalogSnapshot, object: &Arc<Object>) 
     Ok(match object.kind {
         ObjectKind::Schema => {
             let inside = catalog
-                .relations(&object.database)
-                .chain(catalog.functions(&object.database))
+                .contents(&object.database)
                 .filter(|inner| inner.schema == object.name);
             inside.map(|inner| inner.id).chain([object.id]).collect()
         }
@@ -366,10 +403,7 @@ fn contents(session: &Session, catalog: &CatalogSnapshot, object: &Arc<Object>) 
                     format!("database \"{}\" is being accessed by other users", object.name),
                 ));
             }
-            let inside = catalog
-                .relations(&object.name)
-                .chain(catalog.functions(&object.name));
-            let relations = inside.map(|inner| inner.id);
+            let relations = catalog.contents(&object.name).map(|inner| inner.id);
             let schemas = catalog.schemas(&object.name).map(|inner| inner.id);
             relations.chain(schemas).chain([object.id]).collect()
         }

@@ -26,6 +26,7 @@ fn class_of(kind: GrantKind) -> Class {
         GrantKind::Function => Class::Function,
         GrantKind::Schema => Class::Schema,
         GrantKind::Database => Class::Database,
+        GrantKind::Secret => Class::Secret,
     }
 }
 
@@ -214,11 +215,7 @@ fn targets(session: &Session, scope: &Scope, target: &GrantTarget) -> SqlResult<
             for name in schemas {
                 let name = millrace_parser::fold(name);
                 names::schema(scope, &name)?;
-                let inside = scope
-                    .catalog
-                    .relations(&scope.database)
-                    .chain(scope.catalog.functions(&scope.database));
-                let wanted = inside.filter(|object| {
+                let wanted = scope.catalog.contents(&scope.database).filter(|object| {
                     object.schema == name && Class::of(object.kind) == Some(class_of(*kind))
                 });
                 all.extend(wanted.cloned());
@@ -240,6 +237,7 @@ pub(super) fn object(
         GrantKind::Schema => names::schema(scope, &names::last(name))?,
         GrantKind::Database => names::database(scope, &names::last(name))?,
         GrantKind::Function => names::function(session, scope, name)?,
+        GrantKind::Secret => names::secret(session, scope, name)?,
     };
     if kind == GrantKind::Sequence && Class::of(found.kind) != Some(Class::Sequence) {
         return Err(SqlError::new(

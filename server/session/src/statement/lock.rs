@@ -18,7 +18,7 @@ use crate::names;
 use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::statement::done;
-use crate::transaction::Transaction;
+use crate::transaction::{Transaction, read_only};
 
 fn in_block(session: &Session) -> bool {
     matches!(&*session.transaction.lock(), Transaction::Active(active) if !active.implicit)
@@ -64,6 +64,9 @@ pub(crate) async fn rows(
     clauses: &[LockClause],
     plan: &LogicalPlan,
 ) -> SqlResult<()> {
+    if let (Some(clause), true) = (clauses.first(), session.is_read_only()) {
+        return Err(read_only(&format!("SELECT FOR {}", clause.lock_type)));
+    }
     for clause in clauses {
         match clause.nonblock {
             Some(NonBlock::Nowait) => {

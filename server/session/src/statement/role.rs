@@ -1,16 +1,17 @@
 //! CREATE, ALTER and DROP ROLE, and GRANT and REVOKE of roles.
 
+mod settings;
+
 use std::sync::Arc;
 
 use millrace_auth::Verifier;
 use millrace_catalog::access::{denied, no_such_role};
 use millrace_catalog::role::{BOOTSTRAP, Membership, RoleDef};
-use millrace_catalog::settings::Settings;
 use millrace_catalog::{CatalogSnapshot, Object};
 use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
 use millrace_parser::ast::{
-    AlterRole, CreateRole, DropRole, GrantRole, RoleChange, RoleName, RoleOption, SetValue, Statement,
+    AlterRole, CreateRole, DropRole, GrantRole, RoleChange, RoleName, RoleOption, Statement,
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse::datetime::timestamptz;
@@ -283,16 +284,11 @@ fn circle(role: &str, member: &str) -> SqlError {
 pub async fn alter(session: &Arc<Session>, alter: &AlterRole) -> SqlResult<Outcome> {
     let guard = session.ddl().await?;
     let changer = Changer::new(session);
-    let Some(name) = &alter.name else {
-        return Err(SqlError::unsupported("ALTER ROLE ALL is not supported")
-            .with_hint("Alter each role, or set it in the configuration."));
-    };
-    let role = named(session, &changer.catalog, name)?;
-    let is_own = role.id == changer.id;
-    let object = match &alter.change {
-        RoleChange::Options(options) => {
+    let object = match (&alter.change, &alter.name) {
+        (RoleChange::Options(options), Some(name)) => {
+            let role = named(session, &changer.catalog, name)?;
             let only_password = matches!(options.as_slice(), [RoleOption::Password(_)]);
-            if !(is_own && only_password) {
+            if !(role.id == changer.id && only_password) {
                 changer.check_change(&role)?;
             }
             check_options(&role, options)?;
@@ -303,27 +299,12 @@ pub async fn alter(session: &Arc<Session>, alter: &AlterRole) -> SqlResult<Outco
             }
             new
         }
-        RoleChange::Rename(to) => {
+        (RoleChange::Rename(to), Some(name)) => {
+            let role = named(session, &changer.catalog, name)?;
             changer.check_change(&role)?;
             renamed(session, &changer, &role, to)?
         }
-        RoleChange::Set { name, value } => {
-            if !is_own {
-                changer.check_change(&role)?;
-            }
-            set(&changer, &role, name, value)?
-        }
-        RoleChange::Reset(name) => {
-            if !is_own {
-                changer.check_change(&role)?;
-            }
-            changed(&role, |role| match name {
-                Some(name) => {
-                    role.settings.remove(&name.to_lowercase());
-                }
-                None => role.settings.clear(),
-            })?
-        }
+        _ => return settings::alter(session, &guard, &changer, alter),
     };
     guard.put(object)?;
     done("ALTER ROLE")
@@ -383,34 +364,6 @@ fn renamed(
 
 /// Identities below this are those of roles that are there without being made.
 const FIRST_MADE: u64 = 16_384;
-
-fn set(changer: &Changer<'_>, role: &Object, name: &str, value: &SetValue) -> SqlResult<Object> {
-    let name = name.to_lowercase();
-    let text = match value {
-        SetValue::Default => {
-            return changed(role, |role| {
-                role.settings.remove(&name);
-            });
-        }
-        SetValue::Values(values) if values.len() == 1 => values[0].clone(),
-        SetValue::Values(values) if name == "search_path" => millrace_catalog::settings::join_list(values),
-        SetValue::Values(values) => values.join(", "),
-    };
-    match name.as_str() {
-        "role" => {
-            if changer.catalog.role(&text).is_none() {
-                return Err(no_such_role(&text));
-            }
-        }
-        // The value is looked at as SET would.
-        _ => {
-            Settings::new(&role.name).set(&name, &text)?;
-        }
-    }
-    changed(role, |role| {
-        role.settings.insert(name, text);
-    })
-}
 
 /// Executes DROP ROLE.
 pub async fn drop(session: &Arc<Session>, drop: &DropRole) -> SqlResult<Outcome> {

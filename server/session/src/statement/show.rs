@@ -14,7 +14,7 @@ use millrace_database::database::sinks::SinkStatus;
 use millrace_database::database::sources::SourceInfo;
 use millrace_database::running::Running;
 use millrace_database::sessions::Activity;
-use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget, Statement};
+use millrace_parser::ast::{ObjectKind as Kind, ObjectName, ShowStatement, ShowTarget, Statement};
 use millrace_parser::quote_literal;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
@@ -65,6 +65,7 @@ pub fn columns(target: &ShowTarget) -> SchemaRef {
         | ShowTarget::Watermarks
         | ShowTarget::Backpressure
         | ShowTarget::Suspended => schema(&[]),
+        ShowTarget::Secrets => schema(&["name", "schema", "owner", "state", "comment"]),
         ShowTarget::Cursors => schema(&["name", "hold", "query"]),
         ShowTarget::Databases | ShowTarget::Schemas => schema(&["name", "comment"]),
         ShowTarget::Functions => schema(&["name"]),
@@ -216,6 +217,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
         ShowTarget::MaterializedViews => kind(ObjectKind::MaterializedView)?,
         ShowTarget::Sinks => sinks(db, scope, show.schema.as_ref())?,
         ShowTarget::Subscriptions => kind(ObjectKind::Subscription)?,
+        ShowTarget::Secrets => secrets(db, scope, show.schema.as_ref())?,
         ShowTarget::Indexes(relation) => {
             let relation = relation
                 .as_ref()
@@ -278,7 +280,10 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             .collect(),
         ShowTarget::Columns(name) => columns_of(session, scope, name)?,
         ShowTarget::Create(reference) => {
-            let object = names::resolve(session, scope, &reference.name)?;
+            let object = match reference.kind {
+                Kind::Secret => names::secret(session, scope, &reference.name)?,
+                _ => names::resolve(session, scope, &reference.name)?,
+            };
             vec![vec![some(object.display_name()), some(&object.sql)]]
         }
         // Selects: see `as_select`.
@@ -301,6 +306,23 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             .collect(),
         ShowTarget::Variable(name) => vec![vec![Some(session.setting_shown(name)?)]],
     })
+}
+
+/// Secrets, without their values.
+fn secrets(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResult<Rows> {
+    let rows = objects(scope, schema, ObjectKind::Secret)?.filter_map(|object| {
+        let Definition::Secret(def) = &object.definition else {
+            return None;
+        };
+        Some(vec![
+            some(&object.name),
+            some(&object.schema),
+            some(scope.catalog.role_name(object.rights.owner())),
+            some(db.secrets().state(object.id, def)),
+            object.comment.clone(),
+        ])
+    });
+    Ok(rows.collect())
 }
 
 /// Streams, each with the rows that were too late for it since the start of the server, if it has a watermark.
@@ -397,7 +419,7 @@ fn objects<'a>(
     }
     Ok(scope
         .catalog
-        .relations(&scope.database)
+        .contents(&scope.database)
         .filter(move |object| {
             object.kind == kind || (kind == ObjectKind::Table && object.kind == ObjectKind::ExternalTable)
         })

@@ -26,6 +26,7 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("pg_constraint", "conkey", "smallint"),
     ("pg_constraint", "conpfeqop", "integer"),
     ("pg_constraint", "conppeqop", "integer"),
+    ("pg_database", "datacl", "text"),
     ("pg_db_role_setting", "setconfig", "text"),
     ("pg_default_acl", "defaclacl", "text"),
     ("pg_event_trigger", "evttags", "text"),

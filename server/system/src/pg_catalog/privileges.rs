@@ -28,6 +28,9 @@ pub(super) const DECIDED: &[(&str, Decide)] = &[
     ("has_database_privilege", |seen, args, row| {
         on_object(seen, args, row, Class::Database)
     }),
+    ("has_secret_privilege", |seen, args, row| {
+        on_object(seen, args, row, Class::Secret)
+    }),
     ("has_any_column_privilege", |seen, args, row| {
         on_object(seen, args, row, Class::Table)
     }),
@@ -87,6 +90,18 @@ fn object<'a>(seen: &'a Seen, given: &str, class: Class) -> SqlResult<Option<&'a
             .database(given)
             .map(|database| Some(database.as_ref()))
             .ok_or_else(|| missing("database", SqlState::InvalidCatalogName)),
+        Class::Secret => {
+            let parts = millrace_parser::name_parts(given);
+            let found = match parts.as_slice() {
+                [name] => {
+                    (seen.search_path.iter()).find_map(|schema| catalog.secret(&seen.database, schema, name))
+                }
+                [schema, name] => catalog.secret(&seen.database, schema, name),
+                _ => None,
+            };
+            let found = found.ok_or_else(|| missing("secret", SqlState::UndefinedObject))?;
+            Ok(Some(found))
+        }
         Class::Function => {
             let name = given.split('(').next().unwrap_or(given);
             let parts = millrace_parser::name_parts(name);

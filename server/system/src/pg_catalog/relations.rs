@@ -103,6 +103,7 @@ fn with_columns<'a>(
             | Definition::Index(_)
             | Definition::Sequence(_)
             | Definition::Role(_)
+            | Definition::Secret(_)
             | Definition::Other => None,
         })
 }
@@ -352,10 +353,9 @@ fn pg_database(catalog: &CatalogSnapshot) -> Vec<Row> {
     catalog
         .databases()
         .map(|object| {
-            Row::from([
+            let mut row = Row::from([
                 ("oid", oid(object.id).to_string()),
                 ("datname", object.name.clone()),
-                ("datdba", roles::owner_oid(object)),
                 ("encoding", "6".to_string()),
                 ("datlocprovider", "c".to_string()),
                 ("datistemplate", flag(false)),
@@ -363,7 +363,9 @@ fn pg_database(catalog: &CatalogSnapshot) -> Vec<Row> {
                 ("datconnlimit", "-1".to_string()),
                 ("datcollate", "C.UTF-8".to_string()),
                 ("datctype", "C.UTF-8".to_string()),
-            ])
+            ]);
+            owned(catalog, object, &mut row, "datdba", "datacl");
+            row
         })
         .collect()
 }

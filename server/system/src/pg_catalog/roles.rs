@@ -1,5 +1,6 @@
 //! The relations of roles: `pg_authid`, `pg_roles`, `pg_auth_members` and their like. Of a password is shown only that there is one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -138,9 +139,15 @@ fn time(micros: i64) -> Option<String> {
 }
 
 fn config(role: &Object) -> Option<String> {
-    let settings = &role.role()?.settings;
-    let pairs = settings.iter().map(|(name, value)| format!("{name}={value}"));
-    (!settings.is_empty()).then(|| array(pairs))
+    let role = role.role()?;
+    let limits = role.limits.shown().into_iter();
+    let limits = limits.map(|(name, value)| format!("{name}={value}"));
+    let pairs: Vec<String> = pairs(&role.settings).chain(limits).collect();
+    (!pairs.is_empty()).then(|| array(pairs))
+}
+
+fn pairs(settings: &BTreeMap<String, String>) -> impl Iterator<Item = String> {
+    settings.iter().map(|(name, value)| format!("{name}={value}"))
 }
 
 fn authid(object: &Object, is_view: bool) -> Row {
@@ -236,7 +243,22 @@ fn settings(catalog: &CatalogSnapshot) -> Vec<Row> {
             ("setconfig", config(role)?),
         ]))
     };
-    catalog.roles().filter_map(row).collect()
+    let elsewhere = catalog.roles().flat_map(|role| {
+        let said = role.role().into_iter().flat_map(|def| &def.settings_elsewhere);
+        said.filter_map(|said| {
+            let database = match said.database {
+                Some(id) => oid(catalog.object(id)?.id),
+                None => 0,
+            };
+            let role = if said.of_all { 0 } else { role_oid(role.id) };
+            Some(Row::from([
+                ("setdatabase", database.to_string()),
+                ("setrole", role.to_string()),
+                ("setconfig", array(pairs(&said.settings))),
+            ]))
+        })
+    });
+    catalog.roles().filter_map(row).chain(elsewhere).collect()
 }
 
 fn default_acls(catalog: &CatalogSnapshot) -> Vec<Row> {

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use millrace_auth::seal::SealingKey;
 use millrace_postgres::units;
 
 use super::Config;
@@ -99,12 +100,51 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "tls_client_ca",
+        default: "",
+        help: "File with the certificates of those who sign certificates of clients (PEM), which are then another way \
+               to log in: as the role that the common name says. Read again like tls_cert.",
+        set: |config, text| {
+            config.tls.client_ca = Some(text.into()).filter(|_| !text.is_empty());
+            Ok(())
+        },
+    },
+    Key {
         name: "tls_self_signed",
         default: "false",
         help: "Encrypt with a certificate that is made at the start and signed by itself, for a first try; \
                its fingerprint is printed.",
         set: |config, text| {
             config.tls.is_self_signed = boolean(text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "secrets_key_file",
+        default: "",
+        help: "File with the key that secrets are encrypted with (CREATE SECRET): 32 random bytes as 64 hexadecimal \
+               digits or in base64.",
+        set: |config, text| {
+            config.secrets_key_of_file = match text {
+                "" => None,
+                path => {
+                    let text = std::fs::read_to_string(path)
+                        .map_err(|error| format!("\"{path}\" cannot be read: {error}"))?;
+                    Some(SealingKey::parse(&text)?)
+                }
+            };
+            Ok(())
+        },
+    },
+    Key {
+        name: "secrets_key",
+        default: "",
+        help: "The same key itself, for the environment; it excludes secrets_key_file.",
+        set: |config, text| {
+            config.secrets_key = match text {
+                "" => None,
+                text => Some(SealingKey::parse(text)?),
+            };
             Ok(())
         },
     },
@@ -205,6 +245,30 @@ pub const KEYS: &[Key] = &[
         default: "10ms",
         help: "How long work that has waited for suspension_max runs without being paused.",
         set: |config, text| tuned(config, "undisturbed_time", text),
+    },
+    Key {
+        name: "connections_per_address_max",
+        default: "none",
+        help: "The most connections from one address at a time, PostgreSQL and HTTP together; none: any number. \
+               Behind a proxy all clients have its address.",
+        set: |config, text| {
+            config.connections_per_address_max = match text {
+                "none" => None,
+                text => Some(count(text).map_err(|reason| format!("{reason}, or none"))?),
+            };
+            Ok(())
+        },
+    },
+    Key {
+        name: "http_hosts",
+        default: "",
+        help: "Names under which the server is reached over HTTP, with commas between, such as db.example.com; \
+               requests for other names are refused. Empty: any name, but on loopback only this machine's.",
+        set: |config, text| {
+            let names = text.split(',').map(|name| name.trim().to_ascii_lowercase());
+            config.http_hosts = names.filter(|name| !name.is_empty()).collect();
+            Ok(())
+        },
     },
     Key {
         name: "query_partition_rows",

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
@@ -12,21 +12,30 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::tls::{Side, Stream, Tls};
+use super::patience::{Patience, Requests};
+use crate::addresses::{Addresses, Place, keep_alive};
+use crate::tls::{ClientName, Side, Stream, Tls};
 
 /// Accepts so many connections at a time; more are closed at once.
 pub struct Limited {
     listener: TcpListener,
     places: Arc<Semaphore>,
+    addresses: Arc<Addresses>,
     tls: Option<Arc<Tls>>,
 }
 
 impl Limited {
     /// At most `connections_max` at a time, encrypted where clients ask for it and `tls` is there.
-    pub fn new(listener: TcpListener, connections_max: usize, tls: Option<Arc<Tls>>) -> Limited {
+    pub fn new(
+        listener: TcpListener,
+        connections_max: usize,
+        addresses: Arc<Addresses>,
+        tls: Option<Arc<Tls>>,
+    ) -> Limited {
         Limited {
             listener,
             places: Arc::new(Semaphore::new(connections_max)),
+            addresses,
             tls,
         }
     }
@@ -40,18 +49,21 @@ impl Listener for Limited {
         loop {
             // That of a TcpListener, which waits a while where the process has no files left.
             let (stream, peer) = Listener::accept(&mut self.listener).await;
-            match Arc::clone(&self.places).try_acquire_owned() {
-                Ok(place) => {
+            let places = Arc::clone(&self.places).try_acquire_owned().ok();
+            match places.zip(self.addresses.enter(peer.ip())) {
+                Some(place) => {
+                    keep_alive(&stream, peer);
                     return (
                         Connection {
                             // The handshake is the connection's own affair: nobody else waits for it.
                             stream: Stream::new(stream, self.tls.clone(), Side::Http),
+                            patience: Patience::default(),
                             _place: place,
                         },
                         peer,
                     );
                 }
-                Err(_) => tracing::debug!(%peer, "too many HTTP connections"),
+                None => tracing::debug!(%peer, "too many HTTP connections"),
             }
         }
     }
@@ -61,20 +73,31 @@ impl Listener for Limited {
     }
 }
 
-/// The address of a client.
-#[derive(Debug, Clone, Copy)]
-pub struct Peer(pub SocketAddr);
+/// A client: its address, and what it has shown.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    pub address: SocketAddr,
+    /// The name in its certificate.
+    pub name: ClientName,
+    /// What its connection is doing.
+    pub requests: Arc<Requests>,
+}
 
 impl Connected<IncomingStream<'_, Limited>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Limited>) -> Peer {
-        Peer(*stream.remote_addr())
+        Peer {
+            address: *stream.remote_addr(),
+            name: stream.io().stream.client(),
+            requests: Arc::clone(&stream.io().patience.requests),
+        }
     }
 }
 
 /// A connection, and its place among them.
 pub struct Connection {
     stream: Stream,
-    _place: OwnedSemaphorePermit,
+    patience: Patience,
+    _place: (OwnedSemaphorePermit, Place),
 }
 
 impl AsyncRead for Connection {
@@ -83,7 +106,12 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, buffer) {
+            return Poll::Ready(read);
+        }
+        // Whoever sends nothing, or a head byte by byte, or does not end the handshake, is not waited for.
+        ready!(self.patience.poll_exhausted(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State as Extracted};
 use axum::http::request::Parts;
@@ -15,6 +16,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::connections::Peer;
+use super::patience::hold;
 use super::{State, error};
 
 /// Where a browser says that a request comes from, if it sends no `Origin`.
@@ -32,18 +34,23 @@ pub struct Sender {
 /// Lets a request pass whose sender shows who it is: a user with its password, or a token.
 pub async fn login(Extracted(state): Extracted<State>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<Peer>>();
-    let peer = peer.map(|ConnectInfo(Peer(address))| *address);
+    let peer = peer.map(|ConnectInfo(peer)| peer.clone());
     let db = match state.database.get() {
         Ok(db) => db,
         Err(error) => return error::response(&error),
     };
     let known = state
         .doors
-        .of_request(&db, request.headers(), peer.map(|peer| peer.ip()))
+        .of_request(
+            &db,
+            request.headers(),
+            peer.as_ref().and_then(|peer| peer.name.get()).map(String::as_str),
+            peer.as_ref().map(|peer| peer.address.ip()),
+        )
         .await;
     match known {
         Ok(user) => {
-            let peer = peer.map_or_else(|| "http".to_owned(), |peer| peer.to_string());
+            let peer = peer.map_or_else(|| "http".to_owned(), |peer| peer.address.to_string());
             request.extensions_mut().insert(Sender { user, peer });
             next.run(request).await
         }
@@ -67,10 +74,10 @@ impl FromRequestParts<State> for Entered {
 /// Requests that are worked on at a time.
 pub const REQUESTS_MAX: usize = 256;
 
-/// Lets so many requests in at a time.
+/// Lets so many requests in at a time, each until its answer is out.
 pub async fn crowd(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
-    match state.requests.try_acquire() {
-        Ok(_place) => next.run(request).await,
+    match Arc::clone(&state.requests).try_acquire_owned() {
+        Ok(place) => hold(next.run(request).await, place),
         Err(_) => {
             let message = format!("too many requests: the limit is {REQUESTS_MAX}; try again in a moment");
             error::plain(StatusCode::TOO_MANY_REQUESTS, &message)
@@ -85,7 +92,13 @@ pub async fn origin(Extracted(state): Extracted<State>, request: Request, next: 
         .get(header::HOST)
         .and_then(|host| host.to_str().ok())
         .or(request.uri().authority().map(|a| a.as_str()));
-    if state.loopback_only && !host.is_none_or(is_local_host) {
+    if !state.hosts.is_empty() && !host.is_some_and(|host| is_one_of(host, &state.hosts)) {
+        return error::plain(
+            StatusCode::MISDIRECTED_REQUEST,
+            "the Host header is none of the names of this server (http_hosts)",
+        );
+    }
+    if state.hosts.is_empty() && state.loopback_only && !host.is_none_or(is_local_host) {
         return error::plain(
             StatusCode::FORBIDDEN,
             "the server listens on loopback only, and the Host header is not a name of this machine",
@@ -114,11 +127,21 @@ fn comes_from_another_site(headers: &HeaderMap, host: Option<&str>) -> bool {
     }
 }
 
-fn is_local_host(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
+/// The name, without the port.
+fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
-    };
+    }
+}
+
+fn is_one_of(host: &str, names: &[String]) -> bool {
+    let host = name_of(host);
+    names.iter().any(|name| name.eq_ignore_ascii_case(host))
+}
+
+fn is_local_host(host: &str) -> bool {
+    let name = name_of(host);
     let name = name.trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }

@@ -23,6 +23,7 @@ use millrace_parser::ast::Statement;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_postgres::types::parameter;
+use millrace_session::effects::acting_function;
 use millrace_session::{CommandTag, Outcome, Session, SimpleQuery};
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -177,6 +178,11 @@ async fn begin_read_only(session: &Arc<Session>, request: &SqlRequest) -> SqlRes
         for parsed in session.parse(sql).await? {
             if !reads_only(&parsed.statement) {
                 let message = "GET supports only SELECT, SHOW, DESCRIBE and EXPLAIN";
+                return Err(SqlError::new(SqlState::ReadOnlySqlTransaction, message)
+                    .with_hint("Send the statement to /api/sql with POST."));
+            }
+            if let Some(function) = acting_function(&parsed.statement) {
+                let message = format!("GET does not support {function}(), which does more than read");
                 return Err(SqlError::new(SqlState::ReadOnlySqlTransaction, message)
                     .with_hint("Send the statement to /api/sql with POST."));
             }

@@ -1,6 +1,7 @@
 //! One client's connection: a task that owns the wire and the session and takes message after message.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,6 +22,7 @@ use super::extended::{Portal, Statement};
 use super::message;
 use super::startup::{self, Hello};
 use super::wire::{Closed, Wire};
+use crate::addresses::{Addresses, Place};
 use crate::login::Doors;
 use crate::metrics::Metrics;
 use crate::slot::{DatabaseSlot, signalled};
@@ -42,6 +44,8 @@ pub struct Shared {
     /// Sessions at a time, and the places that are left.
     pub sessions_max: usize,
     pub places: Arc<Semaphore>,
+    /// Places for each address.
+    pub addresses: Arc<Addresses>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The longest statement.
@@ -90,6 +94,7 @@ pub(super) struct Connection<S> {
 struct Admission {
     _registration: Registration,
     _place: OwnedSemaphorePermit,
+    _of_address: Place,
 }
 
 /// Serves a client from its first byte to its last. Whatever happens concerns only this connection. `is_admitted` becomes true
@@ -184,11 +189,17 @@ async fn admit<S: Encrypt>(
         let hint = "Connect with sslmode=require, or better sslmode=verify-full.";
         return Err(Closed::Fatal(error.with_hint(hint)));
     }
+    let of_address = match peer.parse::<SocketAddr>() {
+        Ok(address) => (shared.addresses.enter(address.ip()))
+            .ok_or_else(|| Closed::Fatal(too_many_from_there(&shared.addresses)))?,
+        Err(_) => Place::default(),
+    };
     let database = shared.database.get().map_err(Closed::Fatal)?;
     startup::authenticate(wire, &request.user, &shared.doors, &database, &peer).await?;
     let place = Arc::clone(&shared.places)
         .try_acquire_owned()
         .map_err(|_| Closed::Fatal(too_many_clients(shared.sessions_max)))?;
+    wire.admitted();
     wire.put(&PgWireBackendMessage::Authentication(Authentication::Ok))?;
 
     let info = SessionInfo {
@@ -213,8 +224,19 @@ async fn admit<S: Encrypt>(
     let admission = Admission {
         _registration: registration,
         _place: place,
+        _of_address: of_address,
     };
     Ok(Some((session, admission)))
+}
+
+fn too_many_from_there(addresses: &Addresses) -> SqlError {
+    let most = addresses.most().unwrap_or_default();
+    SqlError::new(
+        SqlState::TooManyConnections,
+        "too many connections from this address",
+    )
+    .with_detail(format!("The limit is {most} connections."))
+    .with_hint("Close idle connections, use a pool, or raise connections_per_address_max.")
 }
 
 fn too_many_clients(sessions_max: usize) -> SqlError {

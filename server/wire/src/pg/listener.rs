@@ -12,6 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Duration, sleep};
 
 use super::connection::{self, Shared};
+use crate::addresses::keep_alive;
 use crate::slot::signalled;
 use crate::tls::{Side, Stream};
 
@@ -89,6 +90,7 @@ async fn serve(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY on a connection");
     }
+    keep_alive(&stream, peer);
     let _open = shared.metrics.connection_opened("pg");
     connection::serve(
         Stream::new(stream, shared.tls.clone(), Side::Postgres),

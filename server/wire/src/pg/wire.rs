@@ -20,6 +20,8 @@ const READ_BYTES: usize = 8 * 1024;
 const READ_AHEAD_BYTES: usize = 1024 * 1024;
 /// How much answer piles up before it is written.
 const WRITE_BYTES: usize = 64 * 1024;
+/// The longest message of whoever has not shown who it is.
+const STRANGERS_BYTES_MAX: usize = 64 * 1024;
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ pub struct Wire<S> {
     outgoing: BytesMut,
     context: DecodeContext,
     message_bytes_max: usize,
+    /// Whether the client has shown who it is.
+    is_admitted: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
@@ -60,6 +64,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             outgoing: BytesMut::new(),
             context,
             message_bytes_max,
+            is_admitted: false,
         }
     }
 
@@ -80,11 +85,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         self.context.awaiting_frontend_startup = false;
     }
 
+    /// Notes that the client has shown who it is: from now on its messages may be long.
+    pub fn admitted(&mut self) {
+        self.is_admitted = true;
+    }
+
     /// The next message. Cancel-safe: what was read stays for the next call.
     pub async fn receive(&mut self) -> Result<PgWireFrontendMessage, Closed> {
         loop {
-            let length =
-                frame::message_length(&self.incoming, self.message_bytes_max).map_err(Closed::Fatal)?;
+            let most = match self.is_admitted {
+                true => self.message_bytes_max,
+                false => self.message_bytes_max.min(STRANGERS_BYTES_MAX),
+            };
+            let length = frame::message_length(&self.incoming, most).map_err(Closed::Fatal)?;
             match length {
                 Some(length) if self.incoming.len() >= length => {
                     let mut message = self.incoming.split_to(length);

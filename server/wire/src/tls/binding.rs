@@ -3,6 +3,8 @@
 
 use ring::digest;
 
+use super::der::{OBJECT_IDENTIFIER, SEQUENCE, element};
+
 /// The object identifiers of signatures, as they are encoded, whose hash is not SHA-256.
 const SHA384: [&[u8]; 2] = [
     // sha384WithRSAEncryption, ecdsa-with-SHA384
@@ -20,9 +22,6 @@ const SHA256: [&[u8]; 2] = [
     &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02],
 ];
 
-const SEQUENCE: u8 = 0x30;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-
 /// The hash; `None`: the certificate is signed in a way that has no hash of its own (Ed25519), or cannot be read, and is bound to nothing.
 pub(super) fn of(certificate: &[u8]) -> Option<Vec<u8>> {
     let (whole, _) = element(certificate, SEQUENCE)?;
@@ -39,24 +38,6 @@ pub(super) fn of(certificate: &[u8]) -> Option<Vec<u8>> {
         return None;
     };
     Some(digest::digest(function, certificate).as_ref().to_vec())
-}
-
-/// The content of the first element (DER), which is of this kind, and what comes behind it.
-fn element(bytes: &[u8], kind: u8) -> Option<(&[u8], &[u8])> {
-    let (found, rest) = bytes.split_first()?;
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..0x80 => (usize::from(*first), rest),
-        _ => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            let length = digits.iter().try_fold(0_usize, |length, digit| {
-                length.checked_mul(256)?.checked_add(usize::from(*digit))
-            })?;
-            (length, rest)
-        }
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    (*found == kind).then_some((content, rest))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, Join, ReadBuf};
@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
-use super::{Side, Tls};
+use super::{Side, Tls, client_name};
 
 /// What the first byte of a TLS handshake is.
 const HANDSHAKE: u8 = 0x16;
@@ -46,6 +46,11 @@ pub trait Encrypt: AsyncRead + AsyncWrite + Unpin {
         None
     }
 
+    /// The name in the certificate that the client has shown, signed by one who may; `None`: it has shown none.
+    fn client_name(&self) -> Option<String> {
+        None
+    }
+
     /// The client's next bytes are those of a handshake.
     fn encrypt(&mut self) {}
 }
@@ -61,7 +66,12 @@ pub struct Stream {
     side: Side,
     /// The hash of the certificate that the client is shown.
     shown: Option<Arc<[u8]>>,
+    /// The name in the client's certificate, once it is known.
+    client_name: ClientName,
 }
+
+/// The name in a client's certificate, which is known when the handshake has ended.
+pub type ClientName = Arc<OnceLock<String>>;
 
 enum State {
     Unknown(TcpStream),
@@ -86,7 +96,13 @@ impl Stream {
             tls,
             side,
             shown: None,
+            client_name: ClientName::default(),
         }
+    }
+
+    /// The name in the client's certificate, where it will be.
+    pub fn client(&self) -> ClientName {
+        Arc::clone(&self.client_name)
     }
 
     fn handshake(&mut self, stream: TcpStream, is_direct: bool) -> State {
@@ -131,6 +147,9 @@ impl Stream {
                         let why = "direct TLS needs the protocol's name in the handshake (ALPN postgresql)";
                         return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
                     }
+                    let chain = stream.get_ref().1.peer_certificates();
+                    let name = chain.and_then(|chain| client_name::of(chain.first()?));
+                    name.into_iter().for_each(|name| drop(self.client_name.set(name)));
                     self.state = State::Encrypted(Box::new(stream));
                 }
                 State::Refused(stream, written) => {
@@ -157,6 +176,10 @@ impl Encrypt for Stream {
     fn certificate_hash(&self) -> Option<Vec<u8>> {
         let shown = self.shown.as_ref().filter(|_| self.is_encrypted());
         shown.map(|hash| hash.to_vec())
+    }
+
+    fn client_name(&self) -> Option<String> {
+        self.client_name.get().cloned()
     }
 
     fn encrypt(&mut self) {

@@ -12,6 +12,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_resource::memory::{Account, Holder};
 use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::cpu::shares::Tenant;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use uuid::Uuid;
@@ -297,7 +298,7 @@ impl Task {
         let collected = changes::collect(changes, epoch, key, account);
         let collected = Arc::new(
             self.runtime
-                .compute_async(QueryClass::Batch, collected)?
+                .compute_async(QueryClass::Batch, Tenant::default(), collected)?
                 .await??,
         );
         self.taken();

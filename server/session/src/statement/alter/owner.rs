@@ -46,6 +46,7 @@ pub(super) async fn execute(
         Kind::Sink => ("ALTER SINK", GrantKind::Table, &[ObjectKind::Sink]),
         Kind::Sequence => ("ALTER SEQUENCE", GrantKind::Sequence, &[ObjectKind::Sequence]),
         Kind::Function => ("ALTER FUNCTION", GrantKind::Function, &[ObjectKind::Function]),
+        Kind::Secret => ("ALTER SECRET", GrantKind::Secret, &[ObjectKind::Secret]),
         Kind::Schema => ("ALTER SCHEMA", GrantKind::Schema, &[ObjectKind::Schema]),
         Kind::Database => ("ALTER DATABASE", GrantKind::Database, &[ObjectKind::Database]),
         Kind::Index | Kind::Subscription => {
@@ -122,7 +123,7 @@ fn with_parts(scope: &Scope, object: &Arc<Object>) -> Vec<Arc<Object>> {
 }
 
 /// The object under its new owner: what the old one had and granted, the new one has and has granted.
-fn given(object: &Object, to: ObjectId) -> Object {
+pub(in crate::statement) fn given(object: &Object, to: ObjectId) -> Object {
     let from = object.rights.owner();
     let instead = |id: ObjectId| if id == from { to } else { id };
     let mut new = object.clone();

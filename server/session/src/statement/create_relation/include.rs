@@ -9,11 +9,14 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_postgres::names::did_you_mean;
 
+use crate::session::Session;
+
 /// Puts the columns that records have in the place of `*`, or of no columns at all.
 ///
 /// # Errors
 /// Nobody says what they are.
 pub(super) async fn all_columns(
+    session: &Session,
     is_asked_for: bool,
     options: &Options,
     format: Option<&FormatEncode>,
@@ -24,6 +27,7 @@ pub(super) async fn all_columns(
         && let Some(connector) = ConnectorDef::new(&mut options.clone())?
     {
         // Options that are not the connector's are told apart later.
+        let connector = connector.with_secrets(session.database().secrets_for("the columns of a schema"));
         known = known_columns(&connector.with_format(format)?).await?;
     }
     let Some(known) = known else {

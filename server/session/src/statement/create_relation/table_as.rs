@@ -63,6 +63,7 @@ pub(super) async fn table_as(
         sequences: vec![],
         event_time: None,
         connector: None,
+        secrets: vec![],
         keeping,
         temporary: create.temporary,
         on_commit: create.on_commit,
