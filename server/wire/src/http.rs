@@ -14,7 +14,7 @@
 //! A request is a session of its own: settings and transactions end with it.
 
 pub(crate) mod connections;
-mod console;
+pub mod console;
 pub mod error;
 pub mod guard;
 mod headers;

@@ -12,17 +12,13 @@ use uuid::Uuid;
 use super::error;
 
 /// What a browser is told of everything that is served here.
-const SECURITY: [(HeaderName, HeaderValue); 4] = [
+const SECURITY: [(HeaderName, HeaderValue); 3] = [
     (
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     ),
     (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
-    (
-        HeaderName::from_static("cross-origin-opener-policy"),
-        HeaderValue::from_static("same-origin"),
-    ),
 ];
 
 /// The page, or what it says to a terminal.
