@@ -174,6 +174,15 @@ impl Statement {
                 _ => return false,
             },
             Statement::CreateSecret(_) | Statement::AlterSecret(_) => return true,
+            Statement::CreateStream(create) => return create.options.have_secret(create.format.as_ref()),
+            Statement::CreateTable(create) => return create.options.have_secret(create.format.as_ref()),
+            Statement::CreateSink(create) => return create.options.have_secret(create.format.as_ref()),
+            Statement::Explain(explain) => {
+                return match &explain.target {
+                    ExplainTarget::Statement(inner) => inner.has_secret(),
+                    _ => false,
+                };
+            }
             _ => return false,
         };
         options

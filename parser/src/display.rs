@@ -112,17 +112,16 @@ impl Display for ObjectReference {
 }
 
 impl Display for Options {
-    /// The list in parentheses, without WITH.
+    /// The list in parentheses, without WITH; secrets as stars.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("(")?;
         for (i, entry) in self.0.iter().enumerate() {
             let comma = if i > 0 { ", " } else { "" };
-            write!(
-                f,
-                "{comma}{} = {}",
-                option_name(&entry.name),
-                quote_literal(&entry.value)
-            )?;
+            let value = match entry.is_secret() {
+                true => role::STARS.to_owned(),
+                false => quote_literal(&entry.value),
+            };
+            write!(f, "{comma}{} = {value}", option_name(&entry.name))?;
         }
         f.write_str(")")
     }

@@ -15,6 +15,35 @@ pub struct OptionEntry {
     pub value: String,
 }
 
+/// The last words of keys whose values nobody is to see, and that connectors refuse.
+const SECRET: [&str; 5] = [
+    "password",
+    "passphrase",
+    "secret_key",
+    "secret_access_key",
+    "access_token",
+];
+
+impl OptionEntry {
+    /// Whether the value is a password or another secret itself.
+    pub fn is_secret(&self) -> bool {
+        let name = self.name.value.to_lowercase();
+        let last = name.rsplit('.').next().unwrap_or_default();
+        name == "secret" || SECRET.contains(&last)
+    }
+}
+
+impl Options {
+    fn has_secret(&self) -> bool {
+        self.0.iter().any(OptionEntry::is_secret)
+    }
+
+    /// Whether one of these, or of what stands behind them, is a secret itself.
+    pub(super) fn have_secret(&self, format: Option<&FormatEncode>) -> bool {
+        self.has_secret() || format.is_some_and(|format| format.options.has_secret())
+    }
+}
+
 /// `FORMAT f ENCODE e [(options)]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormatEncode {

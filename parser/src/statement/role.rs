@@ -81,7 +81,11 @@ fn settings(reader: &mut Reader<'_>) -> Parse<Option<RoleChange>> {
     let is_list = |reader: &Reader<'_>| reader.peek_token_ref().token == Token::LParen;
     Ok(Some(if reader.take(&["SET"]) {
         if is_list(reader) {
-            return Ok(Some(RoleChange::SetLimits(Options(reader.option_list()?))));
+            let limits = reader.option_list()?;
+            return match limits.is_empty() {
+                true => Err(reader.unexpected("a limit, such as (cpu_share = 50)")),
+                false => Ok(Some(RoleChange::SetLimits(Options(limits)))),
+            };
         }
         let (name, value) = match reader.take(&["TIME", "ZONE"]) {
             true => (

@@ -96,6 +96,26 @@ mod tests {
             event_of("ALTER SYSTEM SET durability = off").0,
             Some("alter system")
         );
+        for (sql, expected) in [
+            ("CREATE SECRET pw AS 'abracadabra'", Some("secret")),
+            ("ALTER SECRET pw AS 'abracadabra'", Some("secret")),
+            (
+                "CREATE SINK s FROM t WITH (connector = 'postgres', password = 'abracadabra')",
+                Some("files"),
+            ),
+            (
+                "CREATE STREAM s (a INT) WITH (connector = 'kafka', properties.sasl.password = 'abracadabra')",
+                None,
+            ),
+            ("EXPLAIN CREATE SECRET pw AS 'abracadabra'", None),
+        ] {
+            let parsed = millrace_parser::parse(sql).unwrap().remove(0).statement;
+            assert_eq!(event(&parsed, false), expected, "{sql}");
+            assert!(
+                parsed.has_secret() && !parsed.to_string().contains("abracadabra"),
+                "{sql}"
+            );
+        }
         assert_eq!(event_of("BACKUP TO '/tmp/x'").0, Some("backup"));
         assert_eq!(event_of("COPY t FROM '/tmp/x'").0, Some("files"));
         assert_eq!(event_of("COPY t FROM STDIN").0, None);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod http;
+mod limits;
 mod login;
 mod matrix;
 mod privileges;

@@ -468,16 +468,24 @@ async fn passwords(broker: &Broker, place: &Path) -> Result<(), Failure> {
     let (right, wrong) = (place.join("right"), place.join("wrong"));
     std::fs::write(&right, USER.1)?;
     std::fs::write(&wrong, "wrong")?;
-    for (name, mechanism) in [("plain", "PLAIN"), ("scram", "SCRAM-SHA-512")] {
-        let create = |file: &Path| {
+    let file = |path: &Path| format!("properties.sasl.password.file = '{}'", path.display());
+    let secret = |name: &str| format!("properties.sasl.password = SECRET {name}");
+    run(&client, &format!("CREATE SECRET pw_right AS '{}'", USER.1)).await?;
+    run(&client, "CREATE SECRET pw_wrong AS 'wrong'").await?;
+    let places = [
+        ("plain", "PLAIN", file(&right), file(&wrong)),
+        ("scram", "SCRAM-SHA-512", file(&right), file(&wrong)),
+        ("kept", "SCRAM-SHA-512", secret("pw_right"), secret("pw_wrong")),
+    ];
+    for (name, mechanism, right, wrong) in places {
+        let create = |password: &str| {
             format!(
                 "CREATE STREAM {name} (n INT) WITH (connector = 'kafka', topic = 'secret', \
                  properties.bootstrap.server = '{}', properties.security.protocol = 'SASL_PLAINTEXT', \
                  properties.sasl.mechanism = '{mechanism}', properties.sasl.username = '{}', \
-                 properties.sasl.password.file = '{}', format = 'csv')",
+                 {password}, format = 'csv')",
                 broker.sasl_address(),
-                USER.0,
-                file.display()
+                USER.0
             )
         };
         let error = refused(&client, &create(&wrong)).await?;
