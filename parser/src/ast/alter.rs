@@ -1,6 +1,6 @@
 //! DROP and ALTER.
 
-use sqlparser::ast::{DataType, Expr, Ident, ObjectName, TableConstraint};
+use sqlparser::ast::{DataType, Expr, Ident, ObjectName, SequenceOptions, TableConstraint};
 
 use super::create::ColumnDefinition;
 use super::object::ObjectKind;
@@ -138,4 +138,19 @@ pub enum AlterOperation {
     SetSchema(Ident),
     /// `OWNER TO role`.
     OwnerTo(RoleName),
+    /// What ALTER SEQUENCE changes.
+    SetSequence(Box<SequenceClauses>),
+}
+
+/// The clauses of ALTER SEQUENCE, in any order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SequenceClauses {
+    /// `AS type`.
+    pub data_type: Option<DataType>,
+    /// The options that CREATE SEQUENCE has as well.
+    pub options: Vec<SequenceOptions>,
+    /// `RESTART [WITH value]`: the next value, that of the start if none is named.
+    pub restart: Option<Option<Expr>>,
+    /// `OWNED BY table.column | NONE`.
+    pub owned_by: Option<ObjectName>,
 }

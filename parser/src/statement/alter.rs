@@ -2,7 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
-use super::{columns, drop, grant, object, role, set};
+use super::{columns, drop, grant, object, role, sequence, set};
 use crate::ast::{
     AlterOperation, AlterRelation, AlterSystemSet, ObjectKind, OptionEntry, Options, SetValue, Statement,
 };
@@ -29,14 +29,6 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     if kind == ObjectKind::Function && reader.take_token(&Token::LParen) {
         reader.rest_of_parenthesis()?;
     }
-    if kind == ObjectKind::Sequence && !reader.at(&["OWNER", "TO"]) {
-        let hint = "Use setval() to go on from another value.";
-        return Err(Failure::unsupported(
-            "ALTER SEQUENCE is not supported",
-            reader.here(),
-            hint,
-        ));
-    }
     let by_row = [&["ENABLE", "ROW"], &["DISABLE", "ROW"], &["FORCE", "ROW"]];
     if by_row.iter().any(|words| reader.at(*words)) {
         let hint = "Make a view of the rows that somebody may see, and grant the privilege on it.";
@@ -47,7 +39,13 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         ));
     }
     let mut operations = vec![];
-    operation(reader, &mut operations)?;
+    let is_for_all = [&["OWNER"], &["RENAME"], &["SET"]];
+    if kind == ObjectKind::Sequence && !is_for_all.iter().any(|word| reader.at(*word)) {
+        let clauses = sequence::clauses(reader)?;
+        operations.push(AlterOperation::SetSequence(Box::new(clauses)));
+    } else {
+        operation(reader, &mut operations)?;
+    }
     while reader.take_token(&Token::Comma) {
         let at = reader.here();
         operation(reader, &mut operations)?;

@@ -4,7 +4,7 @@ use sqlparser::ast::{SequenceOptions, Statement as SqlStatement};
 use sqlparser::tokenizer::Token;
 
 use super::object;
-use crate::ast::Statement;
+use crate::ast::{SequenceClauses, Statement};
 use crate::reader::{Parse, Reader};
 
 /// After `CREATE SEQUENCE`.
@@ -33,6 +33,32 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Statement> {
         sequence_options: options,
         owned_by,
     })))
+}
+
+/// The clauses of ALTER SEQUENCE.
+pub(super) fn clauses(reader: &mut Reader<'_>) -> Parse<SequenceClauses> {
+    let mut clauses = SequenceClauses::default();
+    loop {
+        if reader.take(&["AS"]) {
+            clauses.data_type = Some(reader.parse_data_type()?);
+        } else if reader.take(&["OWNED", "BY"]) {
+            clauses.owned_by = Some(reader.name()?);
+        } else if reader.take(&["RESTART"]) {
+            let with = reader.take(&["WITH"]);
+            let token = &reader.peek_token_ref().token;
+            let is_number = matches!(token, Token::Number(..) | Token::Minus | Token::Plus);
+            clauses.restart = Some(match with || is_number {
+                true => Some(reader.expr()?),
+                false => None,
+            });
+        } else if let Some(option) = option(reader)? {
+            clauses.options.push(option);
+        } else if clauses == SequenceClauses::default() {
+            return Err(reader.unexpected("an option of the sequence"));
+        } else {
+            return Ok(clauses);
+        }
+    }
 }
 
 /// `[(option ..)]` behind IDENTITY.

@@ -6,17 +6,18 @@
 //! | `interval_multiply(i, x)`, `interval_divide(i, x)` | `i * x`, `i / x` |
 //! | `age(t, t)` | the difference in years, months, days and time |
 //! | `timezone(zone, t)` | `t AT TIME ZONE zone` |
+//! | `timestamp_difference(t, t)`, `date_difference(d, d)` | `t - t` in days and time, `d - d` in days |
 //! | `overlaps(t, t, t, t)` | `(t, t) OVERLAPS (t, t)` |
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray,
-    TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int32Array,
+    IntervalMonthDayNanoArray, TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Float64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    DataType, Date32Type, Float64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
 };
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{
@@ -49,15 +50,21 @@ pub enum Function {
     TimeZone,
     /// `overlaps`
     Overlaps,
+    /// `timestamp_difference`
+    Difference,
+    /// `date_difference`
+    Days,
 }
 
-const ALL: [Function; 6] = [
+const ALL: [Function; 8] = [
     Function::SortKey,
     Function::Multiply,
     Function::Divide,
     Function::Age,
     Function::TimeZone,
     Function::Overlaps,
+    Function::Difference,
+    Function::Days,
 ];
 
 /// The functions.
@@ -93,6 +100,8 @@ impl ScalarUDFImpl for DateTimeFunction {
             Function::Age => "age",
             Function::TimeZone => "timezone",
             Function::Overlaps => "overlaps",
+            Function::Difference => "timestamp_difference",
+            Function::Days => "date_difference",
         }
     }
 
@@ -103,7 +112,8 @@ impl ScalarUDFImpl for DateTimeFunction {
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         Ok(match self.function {
             Function::SortKey => DataType::Decimal128(38, 0),
-            Function::Multiply | Function::Divide | Function::Age => INTERVAL,
+            Function::Multiply | Function::Divide | Function::Age | Function::Difference => INTERVAL,
+            Function::Days => DataType::Int32,
             Function::Overlaps => DataType::Boolean,
             Function::TimeZone => match arg_types.get(1) {
                 Some(DataType::Timestamp(_, None)) => timestamptz(),
@@ -141,6 +151,34 @@ impl DateTimeFunction {
                     })
                     .collect::<SqlResult<IntervalMonthDayNanoArray>>()?;
                 Arc::new(ages)
+            }
+            (Function::Difference, [to, from]) => {
+                let (to, from) = (instants(to)?, instants(from)?);
+                let differences = to
+                    .iter()
+                    .zip(from.iter())
+                    .map(|(to, from)| match (to, from) {
+                        (Some(to), Some(from)) => difference(to, from).map(Some),
+                        _ => Ok(None),
+                    })
+                    .collect::<SqlResult<IntervalMonthDayNanoArray>>()?;
+                Arc::new(differences)
+            }
+            (Function::Days, [to, from]) => {
+                let (to, from) = (cast(to, &DataType::Date32)?, cast(from, &DataType::Date32)?);
+                let is_infinite = |day: i32| day == i32::MAX || day == i32::MIN;
+                let infinite = || SqlError::new(SqlState::DatetimeFieldOverflow, "cannot subtract infinite dates");
+                let days = to
+                    .as_primitive::<Date32Type>()
+                    .iter()
+                    .zip(from.as_primitive::<Date32Type>())
+                    .map(|(to, from)| match (to, from) {
+                        (Some(to), Some(from)) if is_infinite(to) || is_infinite(from) => Err(infinite()),
+                        (Some(to), Some(from)) => Ok(Some(to.wrapping_sub(from))),
+                        _ => Ok(None),
+                    })
+                    .collect::<SqlResult<Int32Array>>()?;
+                Arc::new(days)
             }
             (Function::TimeZone, [zones, values]) => in_zone(zones, values)?,
             (Function::Overlaps, [start, end, other_start, other_end]) => {
@@ -277,9 +315,31 @@ fn scale_one(value: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> SqlResu
     ))
 }
 
+/// The difference of two instants in days of 24 hours, and time.
+fn difference(to: i64, from: i64) -> SqlResult<IntervalMonthDayNano> {
+    if is_infinite(to) || is_infinite(from) {
+        let message = "cannot subtract infinite timestamps";
+        return Err(SqlError::new(SqlState::DatetimeFieldOverflow, message));
+    }
+    let micros = to.checked_sub(from).ok_or_else(out_of_range)?;
+    let days = i32::try_from(micros / MICROS_PER_DAY).map_err(|_| out_of_range())?;
+    Ok(IntervalMonthDayNano::new(0, days, micros % MICROS_PER_DAY * 1000))
+}
+
+fn is_infinite(instant: i64) -> bool {
+    instant == i64::MAX || instant == i64::MIN
+}
+
+fn out_of_range() -> SqlError {
+    SqlError::new(SqlState::DatetimeFieldOverflow, "timestamp out of range")
+}
+
 /// The difference of two instants by the calendar: what is missing of a month is filled up with the days of the month
 /// of the earlier one.
 fn age(to: i64, from: i64) -> SqlResult<IntervalMonthDayNano> {
+    if is_infinite(to) || is_infinite(from) {
+        return Err(out_of_range());
+    }
     if to < from {
         let value = age(from, to)?;
         return Ok(IntervalMonthDayNano::new(
@@ -305,10 +365,7 @@ fn age(to: i64, from: i64) -> SqlResult<IntervalMonthDayNano> {
         days += days_in_month(from_year, from_month);
         months -= 1;
     }
-    let narrow = |part: i64| {
-        i32::try_from(part)
-            .map_err(|_| SqlError::new(SqlState::DatetimeFieldOverflow, "timestamp out of range"))
-    };
+    let narrow = |part: i64| i32::try_from(part).map_err(|_| out_of_range());
     Ok(IntervalMonthDayNano::new(
         narrow(months)?,
         narrow(days)?,

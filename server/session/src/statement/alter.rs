@@ -7,6 +7,7 @@ mod column;
 mod constraint;
 mod form;
 mod owner;
+mod sequence;
 mod watermark;
 
 use std::sync::Arc;
@@ -99,6 +100,7 @@ async fn perform(
         Kind::View => ("ALTER VIEW", ObjectKind::View),
         Kind::MaterializedView => ("ALTER MATERIALIZED VIEW", ObjectKind::MaterializedView),
         Kind::Index => ("ALTER INDEX", ObjectKind::Index),
+        Kind::Sequence => ("ALTER SEQUENCE", ObjectKind::Sequence),
         _ => {
             return Err(SqlError::unsupported(
                 "ALTER of this kind of object is not supported",
@@ -200,6 +202,9 @@ async fn perform(
         }
         AlterOperation::SetColumnDefault { name, default } => {
             set_default(session, &scope, &guard, &object, (&name, default))?;
+        }
+        AlterOperation::SetSequence(clauses) => {
+            sequence::set(session, &scope, &guard, &object, &clauses)?;
         }
         AlterOperation::SetOptions(options) if is_watermark(&object, &options) => {
             watermark::set_back(session, &guard, &object, &options.0[0].value).await?;
