@@ -24,7 +24,7 @@ from client import Answer, Client, Column, Gone
 from servers import Millrace, Postgres
 from statements import MAKERS, SETUP, of_seed
 
-NUMERIC = 1700
+NUMERIC, NUMERICS = 1700, 1231
 CANCELED = "57014"
 
 
@@ -64,9 +64,16 @@ def of_record(entry):
 
 def plain(value, column):
     """A value without what numerics say of their scale: here they have none (see the page on SQL)."""
-    if value is None or column.type != NUMERIC or "." not in value:
+    if value is None or column.type not in (NUMERIC, NUMERICS) or "." not in value:
         return value
-    return value.rstrip("0").rstrip(".")
+    return re.sub(r"(\.\d*?)0+(?=$|[,}])", lambda found: found[1].rstrip("."), value)
+
+
+def is_ordered(statement):
+    """Whether it says in what order the rows come: outside of all parentheses."""
+    place = statement.rfind(" ORDER BY 1")
+    before = re.sub(r"'(?:[^']|'')*'", "", statement[:place])
+    return place > 0 and before.count("(") == before.count(")")
 
 
 def rows_of(answer, ordered):
@@ -88,7 +95,7 @@ def difference(statement, wanted, got):
         return "wrong"
     if wanted.columns is None:
         return None
-    ordered = " ORDER BY 1" in statement and not re.search(r" (UNION|INTERSECT|EXCEPT) ", statement)
+    ordered = is_ordered(statement)
     if rows_of(wanted, ordered) != rows_of(got, ordered):
         return "wrong"
     if [column.type for column in wanted.columns] != [column.type for column in got.columns]:

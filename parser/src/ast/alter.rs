@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{DataType, Expr, Ident, ObjectName, SequenceOptions, TableConstraint};
 
-use super::create::ColumnDefinition;
+use super::create::{ColumnDefinition, Identity};
 use super::object::ObjectKind;
 use super::options::Options;
 use super::role::RoleName;
@@ -53,6 +53,7 @@ impl AlterOperation {
                 | AlterOperation::SetColumnDefault { .. }
                 | AlterOperation::SetColumnType { .. }
                 | AlterOperation::SetColumnNotNull { .. }
+                | AlterOperation::AddIdentity { .. }
                 | AlterOperation::AddConstraint(_)
                 | AlterOperation::DropConstraint { .. }
         )
@@ -138,6 +139,15 @@ pub enum AlterOperation {
     SetSchema(Ident),
     /// `OWNER TO role`.
     OwnerTo(RoleName),
+    /// `ALTER [COLUMN] name ADD GENERATED .. AS IDENTITY (..)`.
+    AddIdentity {
+        /// The column.
+        name: Ident,
+        /// What its values are.
+        identity: Identity,
+        /// `SEQUENCE NAME name`: what its sequence is called.
+        sequence: Option<ObjectName>,
+    },
     /// What ALTER SEQUENCE changes.
     SetSequence(Box<SequenceClauses>),
 }

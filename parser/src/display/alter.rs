@@ -100,6 +100,17 @@ impl Display for AlterOperation {
             AlterOperation::SwapWith(name) => write!(f, "SWAP WITH {name}"),
             AlterOperation::SetSchema(name) => write!(f, "SET SCHEMA {name}"),
             AlterOperation::OwnerTo(name) => write!(f, "OWNER TO {name}"),
+            AlterOperation::AddIdentity {
+                name,
+                identity,
+                sequence,
+            } => {
+                let kind = if identity.always { "ALWAYS" } else { "BY DEFAULT" };
+                write!(f, "ALTER COLUMN {name} ADD GENERATED {kind} AS IDENTITY (")?;
+                let name = sequence.iter().map(|sequence| format!("SEQUENCE NAME {sequence}"));
+                let options = identity.options.iter().map(|option| option.to_string().trim().to_owned());
+                write!(f, "{})", name.chain(options).collect::<Vec<_>>().join(" "))
+            }
             AlterOperation::SetSequence(clauses) => clauses.fmt(f),
         }
     }

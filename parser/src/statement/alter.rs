@@ -4,7 +4,7 @@ use sqlparser::tokenizer::Token;
 
 use super::{columns, drop, grant, object, role, sequence, set};
 use crate::ast::{
-    AlterOperation, AlterRelation, AlterSystemSet, ObjectKind, OptionEntry, Options, SetValue, Statement,
+    AlterOperation, AlterRelation, AlterSystemSet, Identity, ObjectKind, OptionEntry, Options, SetValue, Statement,
 };
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
@@ -195,8 +195,20 @@ fn column(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
             data_type,
             using,
         })
+    } else if reader.take(&["ADD", "GENERATED"]) {
+        let always = reader.take(&["ALWAYS"]);
+        if !always {
+            reader.need(&["BY", "DEFAULT"])?;
+        }
+        reader.need(&["AS", "IDENTITY"])?;
+        let (sequence, options) = sequence::named_identity_options(reader)?;
+        Ok(AlterOperation::AddIdentity {
+            name,
+            identity: Identity { always, options },
+            sequence,
+        })
     } else {
-        Err(reader.unexpected("SET DEFAULT, DROP DEFAULT, SET NOT NULL, DROP NOT NULL or TYPE"))
+        Err(reader.unexpected("SET DEFAULT, DROP DEFAULT, SET NOT NULL, DROP NOT NULL, TYPE or ADD GENERATED"))
     }
 }
 

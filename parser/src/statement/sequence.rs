@@ -1,6 +1,6 @@
 //! `CREATE SEQUENCE`, and the options of sequences, which may stand in any order.
 
-use sqlparser::ast::{SequenceOptions, Statement as SqlStatement};
+use sqlparser::ast::{ObjectName, SequenceOptions, Statement as SqlStatement};
 use sqlparser::tokenizer::Token;
 
 use super::object;
@@ -71,6 +71,26 @@ pub(super) fn identity_options(reader: &mut Reader<'_>) -> Parse<Vec<SequenceOpt
         reader.need_token(&Token::RParen)?;
     }
     Ok(options)
+}
+
+/// The same behind `ADD GENERATED .. AS IDENTITY`, where the sequence may have a name.
+pub(super) fn named_identity_options(
+    reader: &mut Reader<'_>,
+) -> Parse<(Option<ObjectName>, Vec<SequenceOptions>)> {
+    let (mut name, mut options) = (None, vec![]);
+    if reader.take_token(&Token::LParen) {
+        loop {
+            if reader.take(&["SEQUENCE", "NAME"]) {
+                name = Some(reader.name()?);
+            } else if let Some(option) = option(reader)? {
+                options.push(option);
+            } else {
+                break;
+            }
+        }
+        reader.need_token(&Token::RParen)?;
+    }
+    Ok((name, options))
 }
 
 fn option(reader: &mut Reader<'_>) -> Parse<Option<SequenceOptions>> {

@@ -7,6 +7,7 @@
 //! | `age(t, t)` | the difference in years, months, days and time |
 //! | `timezone(zone, t)` | `t AT TIME ZONE zone` |
 //! | `timestamp_difference(t, t)`, `date_difference(d, d)` | `t - t` in days and time, `d - d` in days |
+//! | `timestamp_of_epoch(x)` | `to_timestamp(x)` |
 //! | `overlaps(t, t, t, t)` | `(t, t) OVERLAPS (t, t)` |
 
 use std::sync::Arc;
@@ -54,9 +55,11 @@ pub enum Function {
     Difference,
     /// `date_difference`
     Days,
+    /// `timestamp_of_epoch`
+    OfEpoch,
 }
 
-const ALL: [Function; 8] = [
+const ALL: [Function; 9] = [
     Function::SortKey,
     Function::Multiply,
     Function::Divide,
@@ -65,6 +68,7 @@ const ALL: [Function; 8] = [
     Function::Overlaps,
     Function::Difference,
     Function::Days,
+    Function::OfEpoch,
 ];
 
 /// The functions.
@@ -75,7 +79,7 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
 /// One of them.
 pub fn udf(function: Function) -> Arc<ScalarUDF> {
     let arguments = match function {
-        Function::SortKey => 1,
+        Function::SortKey | Function::OfEpoch => 1,
         Function::Overlaps => 4,
         _ => 2,
     };
@@ -102,6 +106,7 @@ impl ScalarUDFImpl for DateTimeFunction {
             Function::Overlaps => "overlaps",
             Function::Difference => "timestamp_difference",
             Function::Days => "date_difference",
+            Function::OfEpoch => "timestamp_of_epoch",
         }
     }
 
@@ -114,6 +119,7 @@ impl ScalarUDFImpl for DateTimeFunction {
             Function::SortKey => DataType::Decimal128(38, 0),
             Function::Multiply | Function::Divide | Function::Age | Function::Difference => INTERVAL,
             Function::Days => DataType::Int32,
+            Function::OfEpoch => timestamptz(),
             Function::Overlaps => DataType::Boolean,
             Function::TimeZone => match arg_types.get(1) {
                 Some(DataType::Timestamp(_, None)) => timestamptz(),
@@ -180,6 +186,13 @@ impl DateTimeFunction {
                     .collect::<SqlResult<Int32Array>>()?;
                 Arc::new(days)
             }
+            (Function::OfEpoch, [seconds]) => {
+                let instants = floats(seconds)?
+                    .iter()
+                    .map(|seconds| seconds.map(of_epoch).transpose())
+                    .collect::<SqlResult<TimestampMicrosecondArray>>()?;
+                Arc::new(instants.with_timezone("UTC"))
+            }
             (Function::TimeZone, [zones, values]) => in_zone(zones, values)?,
             (Function::Overlaps, [start, end, other_start, other_end]) => {
                 let (start, end) = period(start, end)?;
@@ -220,7 +233,7 @@ fn period(
 }
 
 /// Instants in microseconds; texts are read.
-fn instants(values: &ArrayRef) -> Result<TimestampMicrosecondArray> {
+pub(crate) fn instants(values: &ArrayRef) -> Result<TimestampMicrosecondArray> {
     let values = match values.data_type() {
         texts if is_text(texts) => {
             let field = arrow::datatypes::Field::new("timestamp", TIMESTAMP, true);
@@ -324,6 +337,26 @@ fn difference(to: i64, from: i64) -> SqlResult<IntervalMonthDayNano> {
     let micros = to.checked_sub(from).ok_or_else(out_of_range)?;
     let days = i32::try_from(micros / MICROS_PER_DAY).map_err(|_| out_of_range())?;
     Ok(IntervalMonthDayNano::new(0, days, micros % MICROS_PER_DAY * 1000))
+}
+
+/// The instant that is so many seconds behind 1970-01-01 UTC.
+fn of_epoch(seconds: f64) -> SqlResult<i64> {
+    /// The end of the year 294276.
+    const MICROS_MAX: f64 = 9_224_318_016_000_000_000.0;
+    let refused = |message: String| Err(SqlError::new(SqlState::DatetimeFieldOverflow, message));
+    if seconds.is_nan() {
+        return refused("timestamp cannot be NaN".to_owned());
+    }
+    if seconds.is_infinite() {
+        return Ok(if seconds > 0.0 { i64::MAX } else { i64::MIN });
+    }
+    let micros = (seconds * 1e6).round();
+    // Before the year 4713 BC there are none.
+    if !(-210_866_803_200_000_000.0..MICROS_MAX).contains(&micros) {
+        return refused(format!("timestamp out of range: \"{seconds:e}\""));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+    Ok(micros as i64)
 }
 
 fn is_infinite(instant: i64) -> bool {

@@ -3,7 +3,8 @@
 //! * `array_agg` and `string_agg` are never turned around. Where two aggregates of a query want opposite orders, DataFusion
 //!   sorts once and has one of them read from the other end. With DISTINCT these two then put their values out in the wrong
 //!   order: `array_agg(x ORDER BY x DESC), array_agg(DISTINCT x ORDER BY x)` gave both in the first one's. Without a reverse
-//!   each sorts for itself. Their values have limits too ([`aggregates`]).
+//!   each sorts for itself, also where the rows come in some order: of `array_agg(x ORDER BY x DESC)` over ascending rows DataFusion said
+//!   that they need no sorting. Their values have limits too ([`aggregates`]).
 //! * `corr` has an accumulator for each group. The one for all groups takes differences of sums of squares. Of values that
 //!   hardly differ nothing is left of them but rounding, which may be negative: `corr` of a constant was NaN where PostgreSQL
 //!   says NULL. The one for a single group (Welford's) does not have that.
@@ -68,7 +69,9 @@ impl AggregateUDFImpl for Without {
         self: Arc<Self>,
         beneficial_ordering: bool,
     ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        let ordered = self.0.clone().with_beneficial_ordering(beneficial_ordering)?;
+        // Of one that cannot be turned around DataFusion says that it benefits from the opposite order, too.
+        let benefits = beneficial_ordering && self.1 != LeftOut::Reverse;
+        let ordered = self.0.clone().with_beneficial_ordering(benefits)?;
         Ok(ordered.map(|ordered| Arc::new(Without(ordered, self.1)) as Arc<dyn AggregateUDFImpl>))
     }
 

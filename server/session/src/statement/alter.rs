@@ -6,6 +6,7 @@
 mod column;
 mod constraint;
 mod form;
+mod identity;
 mod owner;
 mod sequence;
 mod watermark;
@@ -80,6 +81,7 @@ fn is_of_table(operation: &AlterOperation) -> bool {
         AlterOperation::DropColumn { .. }
             | AlterOperation::SetColumnType { .. }
             | AlterOperation::SetColumnNotNull { .. }
+            | AlterOperation::AddIdentity { .. }
             | AlterOperation::AddConstraint(_)
             | AlterOperation::DropConstraint { .. }
             | AlterOperation::RenameConstraint { .. }
@@ -185,6 +187,7 @@ async fn perform(
         | AlterOperation::DropColumn { .. }
         | AlterOperation::SetColumnType { .. }
         | AlterOperation::SetColumnNotNull { .. }
+        | AlterOperation::AddIdentity { .. }
         | AlterOperation::AddConstraint(_)
         | AlterOperation::DropConstraint { .. }
         | AlterOperation::RenameConstraint { .. }) => {
@@ -267,6 +270,11 @@ async fn of_table(altering: &form::Altering<'_>, operation: AlterOperation) -> S
             using,
         } => altering.set_type(&name, &data_type, using).await,
         AlterOperation::SetColumnNotNull { name, not_null } => altering.set_not_null(&name, not_null).await,
+        AlterOperation::AddIdentity {
+            name,
+            identity,
+            sequence,
+        } => identity::add(altering, &name, &identity, sequence.as_ref()).await,
         AlterOperation::AddConstraint(constraint) => altering.add_constraint(*constraint).await,
         AlterOperation::DropConstraint {
             if_exists,

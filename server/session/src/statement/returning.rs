@@ -41,6 +41,9 @@ pub fn bind_over(
     session.database().reader(&scope).bind_query(query)
 }
 
+/// What the changed rows are called in the query that RETURNING is.
+const CHANGED: &str = "changed rows";
+
 /// Rows of a relation as a table.
 ///
 /// # Errors
@@ -65,12 +68,18 @@ pub fn bind(
     rows: Vec<RecordBatch>,
 ) -> SqlResult<(LogicalPlan, OutputColumns)> {
     let list: Vec<String> = items.iter().map(ToString::to_string).collect();
-    let text = format!("SELECT {} FROM {}", list.join(", "), quote_identifier(name));
+    // The table's own name means the table, as it was before, in subqueries.
+    let text = format!(
+        "SELECT {} FROM {} AS {}",
+        list.join(", "),
+        quote_identifier(CHANGED),
+        quote_identifier(name)
+    );
     let names = match select::parse_query(&text)? {
         ast::Statement::Query(query) => column_names::output_names(&query),
         _ => vec![],
     };
-    let tables = BTreeMap::from([(name.to_string(), table_of(relation, rows)?)]);
+    let tables = BTreeMap::from([(CHANGED.to_string(), table_of(relation, rows)?)]);
     let plan = bind_over(session, scope, &text, tables)?;
     let notes = output_types::of_plan(&plan);
     Ok((plan, OutputColumns { names, notes }))
