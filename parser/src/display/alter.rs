@@ -107,8 +107,13 @@ impl Display for AlterOperation {
             } => {
                 let kind = if identity.always { "ALWAYS" } else { "BY DEFAULT" };
                 write!(f, "ALTER COLUMN {name} ADD GENERATED {kind} AS IDENTITY (")?;
-                let name = sequence.iter().map(|sequence| format!("SEQUENCE NAME {sequence}"));
-                let options = identity.options.iter().map(|option| option.to_string().trim().to_owned());
+                let name = sequence
+                    .iter()
+                    .map(|sequence| format!("SEQUENCE NAME {sequence}"));
+                let options = identity
+                    .options
+                    .iter()
+                    .map(|option| option.to_string().trim().to_owned());
                 write!(f, "{})", name.chain(options).collect::<Vec<_>>().join(" "))
             }
             AlterOperation::SetSequence(clauses) => clauses.fmt(f),
@@ -120,7 +125,11 @@ impl Display for SequenceClauses {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut clauses = vec![];
         clauses.extend(self.data_type.as_ref().map(|data_type| format!("AS {data_type}")));
-        clauses.extend(self.options.iter().map(|option| option.to_string().trim().to_owned()));
+        clauses.extend(
+            self.options
+                .iter()
+                .map(|option| option.to_string().trim().to_owned()),
+        );
         clauses.extend(self.restart.as_ref().map(|value| match value {
             Some(value) => format!("RESTART WITH {value}"),
             None => "RESTART".to_owned(),

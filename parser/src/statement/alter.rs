@@ -4,7 +4,8 @@ use sqlparser::tokenizer::Token;
 
 use super::{columns, drop, grant, object, role, sequence, set};
 use crate::ast::{
-    AlterOperation, AlterRelation, AlterSystemSet, Identity, ObjectKind, OptionEntry, Options, SetValue, Statement,
+    AlterOperation, AlterRelation, AlterSystemSet, Identity, ObjectKind, OptionEntry, Options, SetValue,
+    Statement,
 };
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
@@ -208,7 +209,8 @@ fn column(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
             sequence,
         })
     } else {
-        Err(reader.unexpected("SET DEFAULT, DROP DEFAULT, SET NOT NULL, DROP NOT NULL, TYPE or ADD GENERATED"))
+        Err(reader
+            .unexpected("SET DEFAULT, DROP DEFAULT, SET NOT NULL, DROP NOT NULL, TYPE or ADD GENERATED"))
     }
 }
 

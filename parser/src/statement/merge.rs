@@ -112,7 +112,10 @@ fn insert(reader: &mut Reader<'_>) -> Parse<MergeAction> {
         reader.need(&["VALUES"])?;
         cells = reader.parenthesised(Reader::expr)?;
     }
-    let columns: Vec<ObjectName> = columns.into_iter().map(|column: Ident| vec![column].into()).collect();
+    let columns: Vec<ObjectName> = columns
+        .into_iter()
+        .map(|column: Ident| vec![column].into())
+        .collect();
     let rows = vec![Parens::with_empty_span(cells)];
     Ok(MergeAction::Insert(MergeInsertExpr {
         insert_token: AttachedToken::empty(),

@@ -67,7 +67,11 @@ impl SequenceDef {
     /// As of [`SequenceDef::new`].
     pub fn altered(&self, data_type: Option<&DataType>, options: &[SequenceOptions]) -> SqlResult<Self> {
         // The type of a sequence is that of its bounds, as far as it is known.
-        let types = [DataType::SmallInt(None), DataType::Integer(None), DataType::BigInt(None)];
+        let types = [
+            DataType::SmallInt(None),
+            DataType::Integer(None),
+            DataType::BigInt(None),
+        ];
         let mut all = vec![];
         for known in &types {
             all.push(bounds(Some(known))?);
@@ -77,7 +81,10 @@ impl SequenceDef {
             Some(_) => bounds(data_type)?,
             None => (all.iter().rev().copied().find(|bounds| within(bounds))).unwrap_or((i64::MIN, i64::MAX)),
         };
-        let is_of_type = |bound: i64| all.iter().any(|(lowest, highest)| bound == *lowest || bound == *highest);
+        let is_of_type = |bound: i64| {
+            all.iter()
+                .any(|(lowest, highest)| bound == *lowest || bound == *highest)
+        };
         let follows = |bound: i64| data_type.is_some() && is_of_type(bound);
         let mut said = Said {
             start: Some(self.start),
@@ -116,11 +123,15 @@ impl SequenceDef {
         let value = value.map_or(Ok(self.start), number)?;
         if value < self.min {
             let min = self.min;
-            return Err(wrong(&format!("RESTART value ({value}) cannot be less than MINVALUE ({min})")));
+            return Err(wrong(&format!(
+                "RESTART value ({value}) cannot be less than MINVALUE ({min})"
+            )));
         }
         if value > self.max {
             let max = self.max;
-            return Err(wrong(&format!("RESTART value ({value}) cannot be greater than MAXVALUE ({max})")));
+            return Err(wrong(&format!(
+                "RESTART value ({value}) cannot be greater than MAXVALUE ({max})"
+            )));
         }
         Ok(value)
     }

@@ -415,7 +415,9 @@ fn compared_as(left: &DataType, right: &DataType) -> Option<DataType> {
     match (left, right) {
         (Float32 | Float64, Decimal128(..) | Int16 | Int32 | Int64)
         | (Decimal128(..) | Int16 | Int32 | Int64, Float32 | Float64) => Some(Float64),
-        (Date32, Timestamp(unit, zone)) | (Timestamp(unit, zone), Date32) => Some(Timestamp(*unit, zone.clone())),
+        (Date32, Timestamp(unit, zone)) | (Timestamp(unit, zone), Date32) => {
+            Some(Timestamp(*unit, zone.clone()))
+        }
         _ => None,
     }
 }

@@ -42,8 +42,8 @@ use millrace_postgres::types;
 pub use self::flat::flatten;
 use self::flat::flattened;
 use crate::arguments::on_arrays;
-use crate::{datetime, jsonb};
 use crate::syntax::call;
+use crate::{datetime, jsonb};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Function {
@@ -313,7 +313,9 @@ impl ScalarUDFImpl for ArrayFunction {
         };
         let named = |data_type: DataType| Arc::new(Field::new(self.name(), data_type, true));
         if self.function == Function::Subscript && jsonb::is_jsonb(first) {
-            return Ok(Arc::new(first.as_ref().clone().with_name(self.name()).with_nullable(true)));
+            return Ok(Arc::new(
+                first.as_ref().clone().with_name(self.name()).with_nullable(true),
+            ));
         }
         match (self.function, first.data_type(), innermost(first.data_type())) {
             (_, _, Some((_, item))) if self.function == Function::Subscript => Ok(Arc::new(

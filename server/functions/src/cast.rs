@@ -6,9 +6,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, IntervalMonthDayNanoArray, ListArray, StringArray, StringBuilder, Time64MicrosecondArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, IntervalMonthDayNanoArray,
+    ListArray, StringArray, StringBuilder, Time64MicrosecondArray,
+};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
-use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, IntervalMonthDayNano, Time64MicrosecondType, TimeUnit};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Float64Type, IntervalMonthDayNano, Time64MicrosecondType, TimeUnit,
+};
 use datafusion::common::{Result, exec_datafusion_err, plan_datafusion_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
@@ -165,7 +170,8 @@ impl ScalarUDFImpl for PgCast {
                 let from = args.arg_fields[0].data_type();
                 let is_time = matches!(
                     (from, target.data_type()),
-                    (DataType::Time64(_), DataType::Interval(_)) | (DataType::Interval(_), DataType::Time64(_))
+                    (DataType::Time64(_), DataType::Interval(_))
+                        | (DataType::Interval(_), DataType::Time64(_))
                 );
                 if !is_text(from)
                     && !is_text(target.data_type())
@@ -307,7 +313,9 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayR
         (DataType::Time64(_), DataType::Interval(_)) => {
             let times = arrow::compute::cast(values, &DataType::Time64(TimeUnit::Microsecond))?;
             let times = times.as_primitive::<Time64MicrosecondType>();
-            let lengths = times.iter().map(|time| time.map(|time| IntervalMonthDayNano::new(0, 0, time * 1000)));
+            let lengths = times
+                .iter()
+                .map(|time| time.map(|time| IntervalMonthDayNano::new(0, 0, time * 1000)));
             return Ok(Arc::new(lengths.collect::<IntervalMonthDayNanoArray>()));
         }
         // What is left of whole days.

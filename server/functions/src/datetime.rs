@@ -173,7 +173,8 @@ impl DateTimeFunction {
             (Function::Days, [to, from]) => {
                 let (to, from) = (cast(to, &DataType::Date32)?, cast(from, &DataType::Date32)?);
                 let is_infinite = |day: i32| day == i32::MAX || day == i32::MIN;
-                let infinite = || SqlError::new(SqlState::DatetimeFieldOverflow, "cannot subtract infinite dates");
+                let infinite =
+                    || SqlError::new(SqlState::DatetimeFieldOverflow, "cannot subtract infinite dates");
                 let days = to
                     .as_primitive::<Date32Type>()
                     .iter()

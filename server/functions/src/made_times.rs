@@ -58,6 +58,9 @@ const ALL: [(Function, &str, usize, usize); 9] = [
     (Function::IsFinite, "isfinite", 1, 1),
 ];
 
+/// What makes a value of numbers, the seconds, and the number of the row.
+type Make<'a> = &'a dyn Fn(&[i64], f64, usize) -> SqlResult<i64>;
+
 /// The functions.
 pub fn udfs() -> Vec<Arc<ScalarUDF>> {
     ALL.into_iter()
@@ -101,10 +104,13 @@ impl ScalarUDFImpl for Made {
         };
         let fits = match self.function {
             Function::IsFinite => arg_types.iter().all(is_time),
-            Function::JustifyDays | Function::JustifyHours | Function::JustifyInterval => {
-                arg_types.iter().all(|given| matches!(given, DataType::Interval(_) | DataType::Null))
-            }
-            _ => arg_types.iter().take(6).all(|given| given.is_numeric() || given.is_null()),
+            Function::JustifyDays | Function::JustifyHours | Function::JustifyInterval => arg_types
+                .iter()
+                .all(|given| matches!(given, DataType::Interval(_) | DataType::Null)),
+            _ => arg_types
+                .iter()
+                .take(6)
+                .all(|given| given.is_numeric() || given.is_null()),
         };
         if !fits {
             let message = format!("function {} does not exist for arguments of this type", self.name);
@@ -117,9 +123,10 @@ impl ScalarUDFImpl for Made {
             Function::Time => DataType::Time64(TimeUnit::Microsecond),
             Function::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             Function::Instant => timestamptz(),
-            Function::Interval | Function::JustifyDays | Function::JustifyHours | Function::JustifyInterval => {
-                DataType::Interval(IntervalUnit::MonthDayNano)
-            }
+            Function::Interval
+            | Function::JustifyDays
+            | Function::JustifyHours
+            | Function::JustifyInterval => DataType::Interval(IntervalUnit::MonthDayNano),
             Function::IsFinite => DataType::Boolean,
         })
     }
@@ -180,7 +187,11 @@ impl Made {
         let mut seconds: Option<Float64Array> = None;
         for (index, array) in arrays.iter().enumerate().take(7) {
             if index == seconds_at {
-                seconds = Some(cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().clone());
+                seconds = Some(
+                    cast(array, &DataType::Float64)?
+                        .as_primitive::<Float64Type>()
+                        .clone(),
+                );
             } else if index < seconds_at {
                 numbers.push(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone());
             }
@@ -190,29 +201,39 @@ impl Made {
             _ => None,
         };
         let fields = |row: usize| -> Option<(Vec<i64>, f64)> {
-            let numbers = numbers.iter().map(|number| number.is_valid(row).then(|| number.value(row)));
+            let numbers = numbers
+                .iter()
+                .map(|number| number.is_valid(row).then(|| number.value(row)));
             let seconds = match &seconds {
                 Some(seconds) => seconds.is_valid(row).then(|| seconds.value(row))?,
                 None => 0.0,
             };
             Some((numbers.collect::<Option<Vec<i64>>>()?, seconds))
         };
-        let each = |made: &dyn Fn(&[i64], f64, usize) -> SqlResult<i64>| {
-            let of_row = |row: usize| fields(row).map(|(numbers, seconds)| made(&numbers, seconds, row)).transpose();
+        let each = |made: Make<'_>| {
+            let of_row = |row: usize| {
+                fields(row)
+                    .map(|(numbers, seconds)| made(&numbers, seconds, row))
+                    .transpose()
+            };
             (0..rows).map(of_row).collect::<SqlResult<Vec<Option<i64>>>>()
         };
         Ok(match self.function {
             Function::Date => {
                 let days = each(&|numbers, _, _| day(numbers))?;
-                let days = days.into_iter().map(|day| day.and_then(|day| i32::try_from(day).ok()));
+                let days = days
+                    .into_iter()
+                    .map(|day| day.and_then(|day| i32::try_from(day).ok()));
                 Arc::new(days.collect::<Date32Array>())
             }
             Function::Time => Arc::new(Time64MicrosecondArray::from(each(&|numbers, seconds, _| {
                 time(numbers, seconds)
             })?)),
-            Function::Timestamp => Arc::new(TimestampMicrosecondArray::from(each(&|numbers, seconds, _| {
-                instant(numbers, seconds)
-            })?)),
+            Function::Timestamp => {
+                Arc::new(TimestampMicrosecondArray::from(each(&|numbers, seconds, _| {
+                    instant(numbers, seconds)
+                })?))
+            }
             Function::Instant => {
                 let instants = each(&|numbers, seconds, row| {
                     let local = instant(numbers, seconds)?;
@@ -225,8 +246,16 @@ impl Made {
                 Arc::new(TimestampMicrosecondArray::from(instants).with_timezone("UTC"))
             }
             _ => {
-                let of_row = |row: usize| fields(row).map(|(numbers, seconds)| length(&numbers, seconds)).transpose();
-                Arc::new((0..rows).map(of_row).collect::<SqlResult<IntervalMonthDayNanoArray>>()?)
+                let of_row = |row: usize| {
+                    fields(row)
+                        .map(|(numbers, seconds)| length(&numbers, seconds))
+                        .transpose()
+                };
+                Arc::new(
+                    (0..rows)
+                        .map(of_row)
+                        .collect::<SqlResult<IntervalMonthDayNanoArray>>()?,
+                )
             }
         })
     }
@@ -236,7 +265,11 @@ fn day(numbers: &[i64]) -> SqlResult<i64> {
     let [year, month, day, ..] = *numbers else {
         return Err(SqlError::internal("a date is made of three numbers"));
     };
-    let wrong = || out_of_range(format!("date field value out of range: {year}-{month:02}-{day:02}"));
+    let wrong = || {
+        out_of_range(format!(
+            "date field value out of range: {year}-{month:02}-{day:02}"
+        ))
+    };
     // There is no year 0; the one before the year 1 is -1.
     let counted = if year < 0 { year + 1 } else { year };
     let exists = year != 0
@@ -244,14 +277,22 @@ fn day(numbers: &[i64]) -> SqlResult<i64> {
         && (1..=12).contains(&month)
         && day >= 1
         && day <= days_in_month(counted, month);
-    if exists { Ok(days_from_civil(counted, month, day)) } else { Err(wrong()) }
+    if exists {
+        Ok(days_from_civil(counted, month, day))
+    } else {
+        Err(wrong())
+    }
 }
 
 fn time(numbers: &[i64], seconds: f64) -> SqlResult<i64> {
     let [.., hour, minute] = *numbers else {
         return Err(SqlError::internal("a time is made of three numbers"));
     };
-    let wrong = || out_of_range(format!("time field value out of range: {hour}:{minute:02}:{seconds:02}"));
+    let wrong = || {
+        out_of_range(format!(
+            "time field value out of range: {hour}:{minute:02}:{seconds:02}"
+        ))
+    };
     let fits = (0..=24).contains(&hour) && (0..60).contains(&minute) && (0.0..=60.0).contains(&seconds);
     if !fits || hour == 24 && (minute > 0 || seconds > 0.0) {
         return Err(wrong());
@@ -285,7 +326,11 @@ fn length(numbers: &[i64], seconds: f64) -> SqlResult<IntervalMonthDayNano> {
 }
 
 fn interval(months: i64, days: i64, micros: i64) -> SqlResult<IntervalMonthDayNano> {
-    let parts = (i32::try_from(months), i32::try_from(days), micros.checked_mul(1000));
+    let parts = (
+        i32::try_from(months),
+        i32::try_from(days),
+        micros.checked_mul(1000),
+    );
     match parts {
         (Ok(months), Ok(days), Some(nanos)) => Ok(IntervalMonthDayNano::new(months, days, nanos)),
         _ => Err(out_of_range("interval out of range".to_owned())),
@@ -296,14 +341,20 @@ fn is_finite(values: &ArrayRef) -> Result<ArrayRef> {
     let finite: BooleanArray = match values.data_type() {
         DataType::Date32 => {
             let is_finite = |day: i32| day != i32::MAX && day != i32::MIN;
-            values.as_primitive::<Date32Type>().iter().map(|day| day.map(is_finite)).collect()
+            values
+                .as_primitive::<Date32Type>()
+                .iter()
+                .map(|day| day.map(is_finite))
+                .collect()
         }
         DataType::Timestamp(..) => {
             let is_finite = |instant: i64| instant != i64::MAX && instant != i64::MIN;
             let instants = values.as_primitive::<TimestampMicrosecondType>();
             instants.iter().map(|instant| instant.map(is_finite)).collect()
         }
-        _ => (0..values.len()).map(|row| values.is_valid(row).then_some(true)).collect(),
+        _ => (0..values.len())
+            .map(|row| values.is_valid(row).then_some(true))
+            .collect(),
     };
     Ok(Arc::new(finite))
 }

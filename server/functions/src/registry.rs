@@ -8,8 +8,8 @@ use datafusion::execution::FunctionRegistry;
 use crate::sql::quantified;
 use crate::{
     alike, arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, encoding, float_frames,
-    format, integers, jsonb, length, numeric, operators, ordered_set, ranking, regex, sum, system, text,
-    made_times, trigonometry, without, zoned_shift,
+    format, integers, jsonb, length, made_times, numeric, operators, ordered_set, ranking, regex, sum,
+    system, text, trigonometry, without, zoned_shift,
 };
 
 /// Registers all of them.

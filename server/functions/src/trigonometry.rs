@@ -37,7 +37,7 @@ static FUNCTIONS: [(&str, OfOne); 20] = [
     ("atand", |x| Some(x.atan() / 1_f64.atan() * 45.0)),
     ("sind", |x| finite(x).map(sind)),
     ("cosd", |x| finite(x).map(|x| sind(90.0 - x.abs() % 360.0))),
-    ("tand", |x| finite(x).map(|x| tand(x))),
+    ("tand", |x| finite(x).map(tand)),
     ("cotd", |x| finite(x).map(|x| 1.0 / tand(x))),
 ];
 
@@ -128,7 +128,10 @@ impl ScalarUDFImpl for OfAngle {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        match arg_types.iter().find(|given| !given.is_numeric() && !given.is_null()) {
+        match arg_types
+            .iter()
+            .find(|given| !given.is_numeric() && !given.is_null())
+        {
             None => Ok(DataType::Float64),
             Some(other) => {
                 let given = types::plain_name(&Field::new("", other.clone(), true));
@@ -190,7 +193,13 @@ mod tests {
 
     #[test]
     fn what_is_not_defined_is_no_number() {
-        for (name, x) in [("acos", 1.5), ("asin", -2.0), ("acosh", 0.5), ("atanh", 2.0), ("cos", f64::INFINITY)] {
+        for (name, x) in [
+            ("acos", 1.5),
+            ("asin", -2.0),
+            ("acosh", 0.5),
+            ("atanh", 2.0),
+            ("cos", f64::INFINITY),
+        ] {
             assert_eq!(of(name, x), None, "{name}({x})");
         }
         assert!(of("acos", f64::NAN).unwrap().is_nan());

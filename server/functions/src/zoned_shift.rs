@@ -92,7 +92,10 @@ impl ScalarUDFImpl for Shift {
 /// and of instants it has instants, of timestamps without a zone such timestamps.
 pub fn series() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Series {
-        signature: Signature::one_of(vec![TypeSignature::Any(3), TypeSignature::Any(4)], Volatility::Immutable),
+        signature: Signature::one_of(
+            vec![TypeSignature::Any(3), TypeSignature::Any(4)],
+            Volatility::Immutable,
+        ),
     }))
 }
 

@@ -385,9 +385,11 @@ fn not_implemented(message: &str) -> SqlError {
         .with_hint("Compute it in a subquery in FROM.");
     }
     // It is known to the parser, but for no types that there are.
-    let operator = (text.strip_prefix("Operator ").and_then(|rest| rest.strip_suffix(" is not yet supported")))
-        .or_else(|| text.strip_prefix("Unsupported binary operator: "))
-        .or_else(|| text.strip_prefix("Unsupported SQL unary operator "));
+    let operator = (text
+        .strip_prefix("Operator ")
+        .and_then(|rest| rest.strip_suffix(" is not yet supported")))
+    .or_else(|| text.strip_prefix("Unsupported binary operator: "))
+    .or_else(|| text.strip_prefix("Unsupported SQL unary operator "));
     if let Some(operator) = operator {
         let operator = match operator {
             "PGOverlap" => "&&",
@@ -491,10 +493,17 @@ fn no_operator(text: &str) -> Option<SqlError> {
         let wrong = [first, last].into_iter().find(|name| **name != "Boolean")?;
         return Some(SqlError::new(
             SqlState::DatatypeMismatch,
-            format!("argument of {operator} must be type boolean, not type {}", sql_name(wrong)),
+            format!(
+                "argument of {operator} must be type boolean, not type {}",
+                sql_name(wrong)
+            ),
         ));
     }
-    Some(missing(&format!("{} {operator} {}", sql_name(first), sql_name(last))))
+    Some(missing(&format!(
+        "{} {operator} {}",
+        sql_name(first),
+        sql_name(last)
+    )))
 }
 
 /// The words of a text; what stands in parentheses is part of a word.
@@ -518,7 +527,10 @@ fn words(text: &str) -> Vec<&str> {
 
 /// What a type of Arrow is called in SQL.
 fn sql_name(arrow: &str) -> String {
-    if let Some(item) = arrow.strip_prefix("List(").and_then(|rest| rest.strip_suffix(')')) {
+    if let Some(item) = arrow
+        .strip_prefix("List(")
+        .and_then(|rest| rest.strip_suffix(')'))
+    {
         let item = item.split(", metadata").next().unwrap_or(item);
         return format!("{}[]", sql_name(item).trim_end_matches("[]"));
     }
@@ -592,6 +604,8 @@ fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
             SqlState::InvalidRowCountInResultOffsetClause,
             "OFFSET must not be negative",
         )
+    } else if lower.starts_with("with query name") && lower.ends_with("specified more than once") {
+        error(SqlState::DuplicateAlias, text)
     } else if lower.contains("cannot create filter with non-boolean predicate") {
         error(
             SqlState::DatatypeMismatch,
@@ -779,7 +793,10 @@ mod tests {
             ),
         ] {
             let error = planning(theirs);
-            assert_eq!((error.code, error.message.as_str()), (SqlState::UndefinedFunction, ours));
+            assert_eq!(
+                (error.code, error.message.as_str()),
+                (SqlState::UndefinedFunction, ours)
+            );
         }
         let error = planning("Unary operator 'NOT' requires a boolean expression, got Int64");
         assert_eq!(error.code, SqlState::DatatypeMismatch);

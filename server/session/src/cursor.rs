@@ -105,7 +105,10 @@ impl Cursor {
 
     /// The same cursor, moving in both directions: its rows are kept.
     pub fn scrolling(self) -> Self {
-        Cursor { scrolls: true, ..self }
+        Cursor {
+            scrolls: true,
+            ..self
+        }
     }
 
     /// Moves a cursor that scrolls, and returns the rows that it comes over or to. `None`: those of another FETCH are still to be read.
@@ -119,7 +122,12 @@ impl Cursor {
         let batches = rows.scroll(movement).await?;
         let renamed = batches.into_iter();
         renamed
-            .map(|batch| Ok(RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec())?))
+            .map(|batch| {
+                Ok(RecordBatch::try_new(
+                    Arc::clone(&self.schema),
+                    batch.columns().to_vec(),
+                )?)
+            })
             .collect::<Result<Vec<_>>>()
             .map(Some)
     }
@@ -290,8 +298,14 @@ mod tests {
         let stream = rows_of(Arc::clone(&schema), vec![batch.slice(0, 6), batch.slice(6, 4)]);
         let cursor = Cursor::new(false, String::new(), schema, stream).scrolling();
         let rows = async |movement| -> Vec<i32> {
-            let batches = cursor.scroll(movement).await.unwrap().expect("nobody else reads it");
-            let values = batches.iter().map(|batch| batch.column(0).as_primitive::<Int32Type>().values().to_vec());
+            let batches = cursor
+                .scroll(movement)
+                .await
+                .unwrap()
+                .expect("nobody else reads it");
+            let values = batches
+                .iter()
+                .map(|batch| batch.column(0).as_primitive::<Int32Type>().values().to_vec());
             values.flatten().collect()
         };
         assert_eq!(rows(Movement::Forward(3)).await, [1, 2, 3]);

@@ -232,11 +232,15 @@ fn describe_sql(
                     learn(&plan, found)?;
                 }
             }
+            let name = match &insert.table_alias {
+                Some(alias) => millrace_parser::fold(&alias.alias),
+                None => names::last_of_table(&insert.table),
+            };
             returning(
                 session,
                 scope,
                 relation,
-                &names::last_of_table(&insert.table),
+                &name,
                 insert.returning.as_deref(),
                 found,
             )

@@ -125,13 +125,18 @@ impl Session {
         let Some((first, others)) = relations.split_first() else {
             return Ok(());
         };
-        let tables = others.iter().filter(|other| other.info.kind == RelationKind::Table);
+        let tables = others
+            .iter()
+            .filter(|other| other.info.kind == RelationKind::Table);
         let ids = tables.flat_map(|other| {
             let connected = self.connected(other.info.id);
             connected.into_iter().chain([other.info.id])
         });
         let beside: BTreeSet<RelationId> = ids.collect();
-        self.begin_write_beside(first, &beside).await?.finish(vec![]).await
+        self.begin_write_beside(first, &beside)
+            .await?
+            .finish(vec![])
+            .await
     }
 
     /// As [`Session::begin_write`], and locks other tables with it.

@@ -14,6 +14,7 @@ FETCH NEXT FROM c1;
 FETCH 2 FROM c1;
 FETCH FORWARD 2 FROM c1;
 FETCH FORWARD FROM c1;
+-- differs: a cursor without SCROLL does not show its row again
 FETCH 0 FROM c1;
 FETCH ALL FROM c1;
 FETCH c1;

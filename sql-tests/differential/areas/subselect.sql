@@ -7,7 +7,9 @@ SELECT * FROM ((SELECT 1 AS x)) ss;
 SELECT * FROM ((SELECT 1 AS x UNION SELECT 2)) ss;
 (SELECT 2) UNION SELECT 2;
 ((SELECT 2)) UNION SELECT 2;
+-- refused 42601: not supported
 SELECT ((SELECT 2) UNION SELECT 2);
+-- refused 42601: not supported
 SELECT (((SELECT 2)) UNION SELECT 2);
 SELECT (SELECT ARRAY[1, 2, 3])[1];
 SELECT ((SELECT ARRAY[1, 2, 3]))[2];
@@ -36,8 +38,10 @@ SELECT (SELECT f1 FROM s);
 SELECT (SELECT f1, f2 FROM s LIMIT 1);
 SELECT f1 IN (SELECT f1, f2 FROM s) FROM s;
 SELECT 1 = ALL (SELECT (SELECT 1));
+-- refused 42601: not supported
 SELECT (1, 2) = (SELECT 1, 2);
 SELECT (1, 2) IN (SELECT f1, f2 FROM s), (1, 9) IN (SELECT f1, f2 FROM s);
+-- refused 42601: not supported
 SELECT * FROM s WHERE (f1, f2) = (SELECT 6, 7);
 SELECT f1, CASE WHEN f1 IN (SELECT 3) THEN (SELECT 'three') ELSE 'other' END FROM s ORDER BY f1, f2;
 SELECT count(*) FROM (SELECT DISTINCT f1 FROM s) x;
@@ -49,6 +53,7 @@ SELECT sum((SELECT f1)) FROM s;
 SELECT f1 FROM s GROUP BY f1 HAVING f1 > (SELECT avg(f1) FROM s) ORDER BY f1;
 SELECT max((SELECT count(*) FROM s x WHERE x.f1 = s.f1)) FROM s;
 SELECT * FROM (VALUES (1, 'a'), (2, 'b')) v (n, c) WHERE n = (SELECT max(column1) FROM (VALUES (1), (2)) w);
+-- differs: it is accepted
 SELECT * FROM (SELECT 1);
 SELECT x FROM (SELECT 1 AS x) a, (SELECT x FROM (SELECT 2 AS x) q) b;
 SELECT nope FROM (SELECT 1 AS x) a;

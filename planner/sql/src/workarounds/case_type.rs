@@ -85,7 +85,9 @@ pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
 /// The type of numerics beside floats, which is that of the floats; DataFusion has a numeric. `None`: they are others.
 fn common_float(types: &[DataType]) -> Option<DataType> {
     let is_number = |data_type: &DataType| data_type.is_numeric() || data_type.is_null();
-    let has_decimal = types.iter().any(|data_type| matches!(data_type, DataType::Decimal128(..)));
+    let has_decimal = types
+        .iter()
+        .any(|data_type| matches!(data_type, DataType::Decimal128(..)));
     if !has_decimal || !types.iter().all(is_number) {
         return None;
     }
@@ -167,7 +169,10 @@ fn typed_branches(mut union: Union) -> Result<LogicalPlan> {
         }
     }
     for index in 0..union.schema.fields().len() {
-        let types = union.inputs.iter().map(|branch| branch.schema().field(index).data_type());
+        let types = union
+            .inputs
+            .iter()
+            .map(|branch| branch.schema().field(index).data_type());
         let types: Vec<DataType> = types.cloned().collect();
         let Some(common) = common_float(&types) else {
             continue;

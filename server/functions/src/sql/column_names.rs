@@ -146,7 +146,9 @@ pub fn column_name(expr: &Expr) -> String {
 /// Whether an expression has a name of its own, which a cast of it keeps.
 fn is_named(expr: &Expr) -> bool {
     match expr {
-        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } | Expr::Cast { expr: inner, .. } => is_named(inner),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } | Expr::Cast { expr: inner, .. } => {
+            is_named(inner)
+        }
         Expr::Case { else_result, .. } => else_result.as_deref().is_some_and(is_named),
         Expr::TypedString(_) | Expr::Interval(_) | Expr::Value(_) => false,
         other => column_name(other) != NONE,

@@ -29,9 +29,8 @@ pub fn read_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
         let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = names.save(&expr);
-            let read = expr.transform_up(|expr| {
-                one(expr, &schema)?.transform_data(|expr| in_one_type(expr, &schema))
-            })?;
+            let read = expr
+                .transform_up(|expr| one(expr, &schema)?.transform_data(|expr| in_one_type(expr, &schema)))?;
             Ok(read.update_data(|expr| name.restore(expr)))
         })
     })
@@ -62,7 +61,11 @@ fn in_one_type(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let changed = left != *binary.left || right != *binary.right;
             (binary.left, binary.right) = (Box::new(left), Box::new(right));
             let expr = Expr::BinaryExpr(binary);
-            Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+            Ok(if changed {
+                Transformed::yes(expr)
+            } else {
+                Transformed::no(expr)
+            })
         }
         Expr::Between(mut between) => {
             let tested = (*between.expr).clone();

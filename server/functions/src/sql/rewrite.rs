@@ -473,7 +473,9 @@ fn special_call(function: &Function) -> Option<Expr> {
             vec![Expr::Function(function.clone()), text("uuid")],
         )),
         ("num_nulls", 1..) => Some(counted(&arguments, |argument| Expr::IsNull(Box::new(argument)))),
-        ("num_nonnulls", 1..) => Some(counted(&arguments, |argument| Expr::IsNotNull(Box::new(argument)))),
+        ("num_nonnulls", 1..) => Some(counted(&arguments, |argument| {
+            Expr::IsNotNull(Box::new(argument))
+        })),
         ("to_timestamp", 1) => Some(call("timestamp_of_epoch", arguments)),
         ("to_timestamp", 2) => Some(call(crate::by_pattern::TO_TIMESTAMP, arguments)),
         // DataFusion counts with unsigned numbers, which PostgreSQL has not.
@@ -504,7 +506,9 @@ fn interval_of_parts(function: &Function) -> Option<Expr> {
                 arg: FunctionArgExpr::Expr(value),
                 ..
             } => {
-                let place = PARTS.iter().position(|part| *part == millrace_parser::fold(name))?;
+                let place = PARTS
+                    .iter()
+                    .position(|part| *part == millrace_parser::fold(name))?;
                 parts[place] = value.clone();
                 are_named = true;
             }

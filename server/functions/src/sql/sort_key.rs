@@ -51,8 +51,8 @@ fn key(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::logical_expr::col;
     use arrow::datatypes::Field;
+    use datafusion::logical_expr::col;
     use millrace_postgres::types::SqlType;
 
     #[test]

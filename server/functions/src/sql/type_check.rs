@@ -426,7 +426,9 @@ fn no_cast(from: &Field, to: &Field) -> SqlError {
 fn of_documents(from: &Field, to: &Field) -> Option<bool> {
     let special = |field: &Field| {
         let name = field.metadata().get(ANNOTATION).map(String::as_str);
-        ["json", "jsonb", "uuid"].into_iter().find(|known| name == Some(*known))
+        ["json", "jsonb", "uuid"]
+            .into_iter()
+            .find(|known| name == Some(*known))
     };
     let is_text = |field: &Field| of_type(field.data_type()) == Family::Text && special(field).is_none();
     let is_document = |name: &str| name != "uuid";

@@ -562,7 +562,8 @@ fn refuse_extras(
 fn without_storage_parameters(session: &Session, options: &mut Options) {
     options.0.retain(|option| {
         let name = option.name.value.to_lowercase();
-        let is_of_storage = name == "fillfactor" || name == "parallel_workers" || name.contains("autovacuum_");
+        let is_of_storage =
+            name == "fillfactor" || name == "parallel_workers" || name.contains("autovacuum_");
         if is_of_storage {
             let message = format!("storage parameter \"{name}\" has no effect in millrace");
             session.notice(Severity::Notice, message);

@@ -46,13 +46,13 @@ pub async fn declare(
         let stream = session.start(physical)?;
         let schema = columns.applied(&stream.schema());
         let cursor = Cursor::new(hold, text.to_string(), schema, stream);
-        session
-            .cursors
-            .lock()
-            .insert(name, match scrolls {
+        session.cursors.lock().insert(
+            name,
+            match scrolls {
                 true => cursor.scrolling(),
                 false => cursor,
-            });
+            },
+        );
     }
     // The cursor's stream outlives this statement; each FETCH has its own right to run.
     drop(running);
@@ -120,11 +120,15 @@ pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Runnin
             let batches = df(running.run(async { Ok(cursor.scroll(movement).await) }).await?)?;
             rows_of(Arc::clone(&cursor.schema), batches.ok_or_else(in_use)?)
         }
-        false => cursor.fetch(count(movement, &fetch.direction)?, patience).ok_or_else(in_use)?,
+        false => cursor
+            .fetch(count(movement, &fetch.direction)?, patience)
+            .ok_or_else(in_use)?,
     };
     if fetch.only_moves {
         let rows = rows.map_ok(|batch| batch.num_rows() as u64);
-        let passed = running.run(async { df(rows.try_collect::<Vec<u64>>().await) }).await?;
+        let passed = running
+            .run(async { df(rows.try_collect::<Vec<u64>>().await) })
+            .await?;
         let tag = CommandTag::rows("MOVE", passed.iter().sum());
         return Ok(Outcome::Done { tag });
     }

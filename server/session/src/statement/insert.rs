@@ -166,7 +166,9 @@ async fn source(
     check_assignable(&plan, relation, given)?;
     let mut instead = scope.before.clone();
     if !instead.contains_key(&relation.info.id)
-        && relation.info.kind == RelationKind::Table && df(relations(&plan))?.contains(&relation.info.id) {
+        && relation.info.kind == RelationKind::Table
+        && df(relations(&plan))?.contains(&relation.info.id)
+    {
         instead.insert(relation.info.id, write.current().await?);
     }
     session.collect(plan, &instead).await

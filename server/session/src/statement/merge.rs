@@ -21,9 +21,9 @@ use millrace_storage::ChangeBatch;
 use crate::keys::check_unique;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
+use crate::statement::insert;
 use crate::statement::returning::Changed;
 use crate::statement::update::{Assigned, ROW, as_column, changing_rows, new_rows};
-use crate::statement::insert;
 use crate::{access, names, write};
 
 /// The column that says which clause a pair falls under, from 1 on.
@@ -75,7 +75,9 @@ pub(crate) async fn change(
         // A value is only computed for the pairs that it is for.
         let mut only = |value: Expr| {
             let index = columns.len();
-            columns.push(format!("CASE {which} WHEN {number} THEN {value} END AS \"value {index}\""));
+            columns.push(format!(
+                "CASE {which} WHEN {number} THEN {value} END AS \"value {index}\""
+            ));
         };
         match action {
             Action::Update(assigned) => assigned.values().for_each(&mut only),
@@ -106,7 +108,8 @@ pub(crate) async fn change(
         // All in one batch: a key that moves from one row to another must not meet itself half way.
         let weights = std::iter::repeat_n(-1, count(&gone)).chain(std::iter::repeat_n(1, count(&added)));
         let weights = Int64Array::from_iter_values(weights);
-        let all = concat_batches(relation.schema(), gone.iter().chain(&added)).map_err(from_internal::arrow)?;
+        let all =
+            concat_batches(relation.schema(), gone.iter().chain(&added)).map_err(from_internal::arrow)?;
         changes.push(ChangeBatch::new(all, Some(weights))?);
     }
     write.finish(changes).await?;
@@ -125,7 +128,9 @@ fn which(clauses: &[MergeClause], row: &str) -> String {
             _ => "IS NULL",
         };
         let condition = clause.predicate.as_ref();
-        let condition = condition.map(|condition| format!(" AND ({condition})")).unwrap_or_default();
+        let condition = condition
+            .map(|condition| format!(" AND ({condition})"))
+            .unwrap_or_default();
         text += &format!(" WHEN {row} {matched}{condition} THEN {number}");
     }
     text + " ELSE 0 END"
@@ -144,7 +149,11 @@ fn inserting(relation: &Relation, inserted: &MergeInsertExpr) -> SqlResult<Actio
     let MergeInsertKind::Values(values) = &inserted.kind else {
         return Err(SqlError::unsupported("INSERT ROW is not supported in MERGE"));
     };
-    let values = values.rows.first().map(|row| row.content.clone()).unwrap_or_default();
+    let values = values
+        .rows
+        .first()
+        .map(|row| row.content.clone())
+        .unwrap_or_default();
     let listed: Vec<String> = inserted.columns.iter().map(names::last).collect();
     let mut given = match listed.is_empty() {
         true => (0..relation.columns.len()).collect(),
@@ -160,7 +169,10 @@ fn inserting(relation: &Relation, inserted: &MergeInsertExpr) -> SqlResult<Actio
         .filter(|(_, value)| !insert::is_default(value))
         .map(|(position, value)| {
             let field = relation.schema().field(position);
-            (position, as_column(&value, &types::type_name(field), field.name()))
+            (
+                position,
+                as_column(&value, &types::type_name(field), field.name()),
+            )
         })
         .unzip();
     insert::check_identity(relation, &given)?;
@@ -192,7 +204,9 @@ fn clauses(batch: &RecordBatch, width: usize) -> Vec<usize> {
     let numbers = arrow::compute::cast(batch.column(width + 1), &arrow::datatypes::DataType::Int64);
     let numbers = numbers.map(|numbers| {
         let numbers = numbers.as_primitive::<Int64Type>().clone();
-        let each = numbers.iter().map(|number| number.and_then(|number| usize::try_from(number).ok()));
+        let each = numbers
+            .iter()
+            .map(|number| number.and_then(|number| usize::try_from(number).ok()));
         each.map(Option::unwrap_or_default).collect()
     });
     numbers.unwrap_or_default()
@@ -225,7 +239,9 @@ fn rows(
         let of_clause = pairs
             .iter()
             .map(|batch| {
-                let is_its = clauses(batch, width).into_iter().map(|clause| Some(clause == number));
+                let is_its = clauses(batch, width)
+                    .into_iter()
+                    .map(|clause| Some(clause == number));
                 filter_record_batch(batch, &is_its.collect::<BooleanArray>())
             })
             .collect::<Result<Vec<_>, _>>()
@@ -233,7 +249,9 @@ fn rows(
         let with_values = |count: usize| {
             let columns: Vec<usize> = (0..width).chain(at..at + count).collect();
             let batches = of_clause.iter().map(|batch| batch.project(&columns));
-            batches.collect::<Result<Vec<_>, _>>().map_err(from_internal::arrow)
+            batches
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(from_internal::arrow)
         };
         match action {
             Action::Nothing => {}
@@ -256,7 +274,12 @@ fn rows(
                     let columns: Vec<usize> = (at..at + values.len()).collect();
                     let schema = batch.schema();
                     let cells: Vec<_> = (columns.iter())
-                        .map(|column| (Arc::clone(&schema.fields()[*column]), Arc::clone(batch.column(*column))))
+                        .map(|column| {
+                            (
+                                Arc::clone(&schema.fields()[*column]),
+                                Arc::clone(batch.column(*column)),
+                            )
+                        })
                         .collect();
                     let built = builder.build(&cells, batch.num_rows());
                     all.inserted.push(built.map_err(|failure| *failure.error)?);

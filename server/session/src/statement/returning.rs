@@ -8,8 +8,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
-use millrace_catalog::scope::Scope;
 use millrace_catalog::Relation;
+use millrace_catalog::scope::Scope;
 use millrace_database::running::Running;
 use millrace_functions::sql::{column_names, output_types};
 use millrace_parser::quote_identifier;
@@ -141,12 +141,7 @@ impl Returned {
 }
 
 /// What a statement answers with when it has changed the rows.
-fn outcome(
-    session: &Arc<Session>,
-    returned: Option<Returned>,
-    tag: CommandTag,
-    running: Running,
-) -> Outcome {
+fn outcome(session: &Arc<Session>, returned: Option<Returned>, tag: CommandTag, running: Running) -> Outcome {
     let Some(Returned {
         columns,
         schema,

@@ -188,7 +188,10 @@ pub(crate) fn with_rows(
         .iter()
         .enumerate()
         .map(|(index, field)| match alias.columns.get(index) {
-            Some(column) => field.as_ref().clone().with_name(millrace_parser::fold(&column.name)),
+            Some(column) => field
+                .as_ref()
+                .clone()
+                .with_name(millrace_parser::fold(&column.name)),
             None => field.as_ref().clone(),
         })
         .map(|field| field.with_nullable(true))

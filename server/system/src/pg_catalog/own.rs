@@ -14,7 +14,9 @@ use super::table::{Row, provider};
 /// # Errors
 /// The rows could not be put together.
 pub fn cursors(sessions: &Sessions, session: Option<i32>) -> SqlResult<Arc<dyn TableProvider>> {
-    let kept = session.and_then(|id| sessions.get(id)).map(|session| session.cursors());
+    let kept = session
+        .and_then(|id| sessions.get(id))
+        .map(|session| session.cursors());
     let rows = kept.unwrap_or_default().into_iter().map(|cursor| {
         let mut row = row("creation_time", &cursor.kept);
         row.insert("is_holdable", cursor.is_holdable.to_string());
@@ -38,10 +40,15 @@ pub fn cursors(sessions: &Sessions, session: Option<i32>) -> SqlResult<Arc<dyn T
 /// # Errors
 /// The rows could not be put together.
 pub fn prepared_statements(sessions: &Sessions, session: Option<i32>) -> SqlResult<Arc<dyn TableProvider>> {
-    let kept = session.and_then(|id| sessions.get(id)).map(|session| session.prepared_statements());
+    let kept = session
+        .and_then(|id| sessions.get(id))
+        .map(|session| session.prepared_statements());
     let rows = kept.unwrap_or_default().into_iter().map(|prepared| {
         let mut row = row("prepare_time", &prepared.kept);
-        row.insert("parameter_types", format!("{{{}}}", prepared.parameter_types.join(",")));
+        row.insert(
+            "parameter_types",
+            format!("{{{}}}", prepared.parameter_types.join(",")),
+        );
         row.insert("from_sql", "t".to_owned());
         row
     });
@@ -64,7 +71,11 @@ fn text(name: &str) -> Field {
 }
 
 fn time(name: &str) -> Field {
-    Field::new(name, DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true)
+    Field::new(
+        name,
+        DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        true,
+    )
 }
 
 fn row(time: &'static str, kept: &Kept) -> Row {

@@ -8,8 +8,8 @@ use std::cell::OnceCell;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Join, JoinConstraint,
-    JoinOperator, Query,
-    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
+    JoinOperator, Query, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
+    WildcardAdditionalOptions,
 };
 
 use super::scope::{Columns, Item, Known, Merged, Relation, Scope};
@@ -397,7 +397,9 @@ fn is_rows_of_function(query: &Query) -> bool {
         return false;
     };
     fn has_unnest(expr: &Expr) -> bool {
-        let Expr::Function(function) = expr else { return false };
+        let Expr::Function(function) = expr else {
+            return false;
+        };
         let name = function.name.to_string();
         let arguments = match &function.args {
             FunctionArguments::List(list) => list.args.as_slice(),

@@ -63,5 +63,10 @@ pub(super) async fn add(
         own.restate();
     }
     altering.guard.create_all(made).await?;
-    altering.guard.put(with_columns(object, relation, columns, relation.event_time.clone()))
+    altering.guard.put(with_columns(
+        object,
+        relation,
+        columns,
+        relation.event_time.clone(),
+    ))
 }

@@ -35,5 +35,8 @@ pub(super) fn set(
     new.definition = Definition::Sequence(Arc::new(definition));
     new.restate();
     guard.put(new)?;
-    session.database().sequences().altered(object.id, next, session.id())
+    session
+        .database()
+        .sequences()
+        .altered(object.id, next, session.id())
 }

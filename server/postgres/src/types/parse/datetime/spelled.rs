@@ -4,10 +4,28 @@
 use super::{civil_from_days, days_from_civil};
 
 const MONTHS: [&str; 12] = [
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
     "december",
 ];
-const DAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
+const DAYS: [&str; 7] = [
+    "sunday",
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+];
 /// The Julian day of 1970-01-01.
 const JULIAN_EPOCH: i64 = 2_440_588;
 
@@ -87,7 +105,9 @@ fn in_one_word(word: &str) -> Option<(i64, i64, i64)> {
     match parts.as_slice() {
         [year, day] if year.len() == 4 && day.len() == 3 && is_number(year) && is_number(day) => {
             let (year, day): (i64, i64) = (year.parse().ok()?, day.parse().ok()?);
-            (1..=366).contains(&day).then(|| civil_from_days(days_from_civil(year, 1, 1) + day - 1))
+            (1..=366)
+                .contains(&day)
+                .then(|| civil_from_days(days_from_civil(year, 1, 1) + day - 1))
         }
         [month, day, year] if parts.iter().all(is_number) && month.len() <= 2 => {
             Some((year_of(year)?, short(month)?, short(day)?))
@@ -121,8 +141,21 @@ mod tests {
         ] {
             assert_eq!(iso(text).as_deref(), Some("1999-01-08"), "{text}");
         }
-        assert_eq!(iso("Mon Feb 16 20:38:40 2001 PST").as_deref(), Some("2001-02-16 20:38:40 PST"));
-        for text in ["", "nope", "today", "1999", "Jan", "8 Nope 1999", "1/2", "1-2-3-4", "Jan 8"] {
+        assert_eq!(
+            iso("Mon Feb 16 20:38:40 2001 PST").as_deref(),
+            Some("2001-02-16 20:38:40 PST")
+        );
+        for text in [
+            "",
+            "nope",
+            "today",
+            "1999",
+            "Jan",
+            "8 Nope 1999",
+            "1/2",
+            "1-2-3-4",
+            "Jan 8",
+        ] {
             assert_eq!(iso(text), None, "{text}");
         }
     }
