@@ -34,7 +34,7 @@ mod show;
 mod sink;
 mod view;
 
-pub use alter::{AlterOperation, AlterRelation, DropBehavior, DropStatement};
+pub use alter::{AlterOperation, AlterRelation, DropBehavior, DropStatement, SequenceClauses};
 pub use copy::{
     CopyColumns, CopyDirection, CopyEnd, CopyFormat, CopyHeader, CopyOptions, CopySource, CopyStatement,
 };

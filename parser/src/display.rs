@@ -206,7 +206,8 @@ impl Display for DeclareSubscriptionCursor {
 
 impl Display for Fetch {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "FETCH {} FROM {}", self.direction, self.cursor)?;
+        let verb = if self.only_moves { "MOVE" } else { "FETCH" };
+        write!(f, "{verb} {} FROM {}", self.direction, self.cursor)?;
         match &self.timeout {
             Some(timeout) => write!(f, " WITH (timeout = {})", quote_literal(timeout)),
             None => Ok(()),

@@ -23,6 +23,13 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
     if tokens.iter().any(|token| is_window_function(Some(token))) {
         tokens = windows(tokens)?;
     }
+    join_literals(&mut tokens);
+    if tokens.iter().any(|token| is_word(Some(token), "TRIM")) {
+        trims_of_blanks(&mut tokens);
+    }
+    if tokens.iter().any(|token| is_word(Some(token), "EXCLUDE")) {
+        exclusions(&mut tokens)?;
+    }
     if tokens.iter().any(|token| is_word(Some(token), "SIMILAR")) {
         similar_substrings(&mut tokens);
     }
@@ -50,6 +57,61 @@ fn disarm_version_words(tokens: &mut [TokenWithSpan]) {
             }
         }
     }
+}
+
+/// Quoted literals with a line break between them are one.
+fn join_literals(tokens: &mut Vec<TokenWithSpan>) {
+    let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    for token in tokens.drain(..) {
+        if let Token::SingleQuotedString(more) = &token.token
+            && let Some(before) = joined.last_mut()
+            && token.span.start.line > before.span.end.line
+            && let Token::SingleQuotedString(text) = &mut before.token
+        {
+            text.push_str(more);
+            before.span.end = token.span.end;
+            continue;
+        }
+        joined.push(token);
+    }
+    *tokens = joined;
+}
+
+/// `TRIM(BOTH FROM x)` is `TRIM(BOTH x)`.
+fn trims_of_blanks(tokens: &mut Vec<TokenWithSpan>) {
+    let mut i = 0;
+    while i < tokens.len() {
+        if is_word(tokens.get(i), "TRIM") && is(tokens.get(i + 1), &Token::LParen) {
+            let is_side = ["BOTH", "LEADING", "TRAILING"]
+                .iter()
+                .any(|side| is_word(tokens.get(i + 2), side));
+            let from = if is_side { i + 3 } else { i + 2 };
+            if is_word(tokens.get(from), "FROM") {
+                tokens.remove(from);
+            }
+        }
+        i += 1;
+    }
+}
+
+/// Of a window's frame: `EXCLUDE NO OTHERS` says nothing, and the others are refused.
+fn exclusions(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
+    let mut i = 1;
+    while i < tokens.len() {
+        let in_frame = ["ROW", "PRECEDING", "FOLLOWING"]
+            .iter()
+            .any(|end| is_word(tokens.get(i - 1), end));
+        if in_frame && is_word(tokens.get(i), "EXCLUDE") {
+            let is_none = is_word(tokens.get(i + 1), "NO") && is_word(tokens.get(i + 2), "OTHERS");
+            if !is_none {
+                let message = "window frames with EXCLUDE are not supported";
+                return Err(Failure::unsupported(message, tokens[i].span.start, ""));
+            }
+            tokens.drain(i..i + 3);
+        }
+        i += 1;
+    }
+    Ok(())
 }
 
 /// `SUBSTRING(x SIMILAR p ESCAPE e)` is `SUBSTRING(x FROM p FOR e)`.

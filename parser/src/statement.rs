@@ -13,6 +13,7 @@ mod external;
 mod function;
 mod grant;
 mod job;
+mod merge;
 mod object;
 mod postgres;
 mod role;
@@ -81,6 +82,8 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "GRANT",
         "REVOKE",
         "REASSIGN",
+        "MERGE",
+        "MOVE",
     ]) else {
         return Ok(None);
     };
@@ -89,7 +92,8 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "COPY" => Some(copy::parse(reader)?),
         "SUBSCRIBE" => Some(Statement::Subscribe(Box::new(subscribe::parse(reader)?))),
         "DECLARE" => cursor::parse_declare(reader)?,
-        "FETCH" => Some(cursor::parse_fetch(reader)?),
+        "FETCH" => Some(cursor::parse_fetch(reader, false)?),
+        "MOVE" => Some(cursor::parse_fetch(reader, true)?),
         "EXPLAIN" => Some(explain::parse(reader)?),
         "SHOW" => Some(show::parse(reader)?),
         "DESCRIBE" | "DESC" => {
@@ -99,6 +103,7 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "GRANT" => Some(grant::parse(reader, false)?),
         "REVOKE" => Some(grant::parse(reader, true)?),
         "REASSIGN" => Some(role::reassign(reader)?),
+        "MERGE" => Some(merge::parse(reader)?),
         "SET" => set::parse_set(reader)?,
         "RESET" => set::parse_reset(reader)?,
         "DROP" => drop::parse(reader)?,

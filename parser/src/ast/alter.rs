@@ -1,8 +1,8 @@
 //! DROP and ALTER.
 
-use sqlparser::ast::{DataType, Expr, Ident, ObjectName, TableConstraint};
+use sqlparser::ast::{DataType, Expr, Ident, ObjectName, SequenceOptions, TableConstraint};
 
-use super::create::ColumnDefinition;
+use super::create::{ColumnDefinition, Identity};
 use super::object::ObjectKind;
 use super::options::Options;
 use super::role::RoleName;
@@ -53,6 +53,7 @@ impl AlterOperation {
                 | AlterOperation::SetColumnDefault { .. }
                 | AlterOperation::SetColumnType { .. }
                 | AlterOperation::SetColumnNotNull { .. }
+                | AlterOperation::AddIdentity { .. }
                 | AlterOperation::AddConstraint(_)
                 | AlterOperation::DropConstraint { .. }
         )
@@ -138,4 +139,28 @@ pub enum AlterOperation {
     SetSchema(Ident),
     /// `OWNER TO role`.
     OwnerTo(RoleName),
+    /// `ALTER [COLUMN] name ADD GENERATED .. AS IDENTITY (..)`.
+    AddIdentity {
+        /// The column.
+        name: Ident,
+        /// What its values are.
+        identity: Identity,
+        /// `SEQUENCE NAME name`: what its sequence is called.
+        sequence: Option<ObjectName>,
+    },
+    /// What ALTER SEQUENCE changes.
+    SetSequence(Box<SequenceClauses>),
+}
+
+/// The clauses of ALTER SEQUENCE, in any order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SequenceClauses {
+    /// `AS type`.
+    pub data_type: Option<DataType>,
+    /// The options that CREATE SEQUENCE has as well.
+    pub options: Vec<SequenceOptions>,
+    /// `RESTART [WITH value]`: the next value, that of the start if none is named.
+    pub restart: Option<Option<Expr>>,
+    /// `OWNED BY table.column | NONE`.
+    pub owned_by: Option<ObjectName>,
 }

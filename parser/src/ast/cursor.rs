@@ -60,7 +60,7 @@ pub enum SubscriptionStart {
     Since(Box<Expr>),
 }
 
-/// `FETCH [direction] [FROM | IN] cursor [WITH (timeout = ..)]`.
+/// `FETCH | MOVE [direction] [FROM | IN] cursor [WITH (timeout = ..)]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fetch {
     /// The cursor's name.
@@ -69,4 +69,6 @@ pub struct Fetch {
     pub direction: FetchDirection,
     /// `timeout`: how long to wait for a row of a subscription.
     pub timeout: Option<String>,
+    /// Whether it is MOVE: rows are passed over, and only counted.
+    pub only_moves: bool,
 }

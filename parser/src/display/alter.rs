@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{joined, option_name, when};
-use crate::ast::{AlterOperation, AlterRelation, DropBehavior, DropStatement};
+use crate::ast::{AlterOperation, AlterRelation, DropBehavior, DropStatement, SequenceClauses};
 
 impl Display for DropBehavior {
     /// With a space in front; nothing for the default.
@@ -100,6 +100,41 @@ impl Display for AlterOperation {
             AlterOperation::SwapWith(name) => write!(f, "SWAP WITH {name}"),
             AlterOperation::SetSchema(name) => write!(f, "SET SCHEMA {name}"),
             AlterOperation::OwnerTo(name) => write!(f, "OWNER TO {name}"),
+            AlterOperation::AddIdentity {
+                name,
+                identity,
+                sequence,
+            } => {
+                let kind = if identity.always { "ALWAYS" } else { "BY DEFAULT" };
+                write!(f, "ALTER COLUMN {name} ADD GENERATED {kind} AS IDENTITY (")?;
+                let name = sequence
+                    .iter()
+                    .map(|sequence| format!("SEQUENCE NAME {sequence}"));
+                let options = identity
+                    .options
+                    .iter()
+                    .map(|option| option.to_string().trim().to_owned());
+                write!(f, "{})", name.chain(options).collect::<Vec<_>>().join(" "))
+            }
+            AlterOperation::SetSequence(clauses) => clauses.fmt(f),
         }
+    }
+}
+
+impl Display for SequenceClauses {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut clauses = vec![];
+        clauses.extend(self.data_type.as_ref().map(|data_type| format!("AS {data_type}")));
+        clauses.extend(
+            self.options
+                .iter()
+                .map(|option| option.to_string().trim().to_owned()),
+        );
+        clauses.extend(self.restart.as_ref().map(|value| match value {
+            Some(value) => format!("RESTART WITH {value}"),
+            None => "RESTART".to_owned(),
+        }));
+        clauses.extend(self.owned_by.as_ref().map(|column| format!("OWNED BY {column}")));
+        f.write_str(&clauses.join(" "))
     }
 }

@@ -3,9 +3,10 @@
 use sqlparser::ast::ObjectNamePart;
 use sqlparser::tokenizer::Token;
 
-use super::{columns, drop, grant, object, role, secret, set};
+use super::{columns, drop, grant, object, role, secret, sequence, set};
 use crate::ast::{
-    AlterOperation, AlterRelation, AlterSystemSet, ObjectKind, OptionEntry, Options, SetValue, Statement,
+    AlterOperation, AlterRelation, AlterSystemSet, Identity, ObjectKind, OptionEntry, Options, SetValue,
+    Statement,
 };
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
@@ -41,14 +42,6 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     {
         return Ok(Some(alter));
     }
-    if kind == ObjectKind::Sequence && !reader.at(&["OWNER", "TO"]) {
-        let hint = "Use setval() to go on from another value.";
-        return Err(Failure::unsupported(
-            "ALTER SEQUENCE is not supported",
-            reader.here(),
-            hint,
-        ));
-    }
     let by_row = [&["ENABLE", "ROW"], &["DISABLE", "ROW"], &["FORCE", "ROW"]];
     if by_row.iter().any(|words| reader.at(*words)) {
         let hint = "Make a view of the rows that somebody may see, and grant the privilege on it.";
@@ -59,7 +52,13 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         ));
     }
     let mut operations = vec![];
-    operation(reader, &mut operations)?;
+    let is_for_all = [&["OWNER"], &["RENAME"], &["SET"]];
+    if kind == ObjectKind::Sequence && !is_for_all.iter().any(|word| reader.at(*word)) {
+        let clauses = sequence::clauses(reader)?;
+        operations.push(AlterOperation::SetSequence(Box::new(clauses)));
+    } else {
+        operation(reader, &mut operations)?;
+    }
     while reader.take_token(&Token::Comma) {
         let at = reader.here();
         operation(reader, &mut operations)?;
@@ -209,8 +208,21 @@ fn column(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
             data_type,
             using,
         })
+    } else if reader.take(&["ADD", "GENERATED"]) {
+        let always = reader.take(&["ALWAYS"]);
+        if !always {
+            reader.need(&["BY", "DEFAULT"])?;
+        }
+        reader.need(&["AS", "IDENTITY"])?;
+        let (sequence, options) = sequence::named_identity_options(reader)?;
+        Ok(AlterOperation::AddIdentity {
+            name,
+            identity: Identity { always, options },
+            sequence,
+        })
     } else {
-        Err(reader.unexpected("SET DEFAULT, DROP DEFAULT, SET NOT NULL, DROP NOT NULL or TYPE"))
+        Err(reader
+            .unexpected("SET DEFAULT, DROP DEFAULT, SET NOT NULL, DROP NOT NULL, TYPE or ADD GENERATED"))
     }
 }
 

@@ -50,8 +50,8 @@ pub(super) fn parse_declare(reader: &mut Reader<'_>) -> Parse<Option<Statement>>
     ))))
 }
 
-/// After `FETCH`.
-pub(super) fn parse_fetch(reader: &mut Reader<'_>) -> Parse<Statement> {
+/// After `FETCH`, or `MOVE`.
+pub(super) fn parse_fetch(reader: &mut Reader<'_>, only_moves: bool) -> Parse<Statement> {
     let direction = direction(reader)?;
     let _ = reader.take_one_of(&["FROM", "IN"]);
     let cursor = reader.ident()?;
@@ -71,6 +71,7 @@ pub(super) fn parse_fetch(reader: &mut Reader<'_>) -> Parse<Statement> {
         cursor,
         direction,
         timeout,
+        only_moves,
     })))
 }
 

@@ -1,10 +1,10 @@
 //! `CREATE SEQUENCE`, and the options of sequences, which may stand in any order.
 
-use sqlparser::ast::{SequenceOptions, Statement as SqlStatement};
+use sqlparser::ast::{ObjectName, SequenceOptions, Statement as SqlStatement};
 use sqlparser::tokenizer::Token;
 
 use super::object;
-use crate::ast::Statement;
+use crate::ast::{SequenceClauses, Statement};
 use crate::reader::{Parse, Reader};
 
 /// After `CREATE SEQUENCE`.
@@ -35,6 +35,32 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Statement> {
     })))
 }
 
+/// The clauses of ALTER SEQUENCE.
+pub(super) fn clauses(reader: &mut Reader<'_>) -> Parse<SequenceClauses> {
+    let mut clauses = SequenceClauses::default();
+    loop {
+        if reader.take(&["AS"]) {
+            clauses.data_type = Some(reader.parse_data_type()?);
+        } else if reader.take(&["OWNED", "BY"]) {
+            clauses.owned_by = Some(reader.name()?);
+        } else if reader.take(&["RESTART"]) {
+            let with = reader.take(&["WITH"]);
+            let token = &reader.peek_token_ref().token;
+            let is_number = matches!(token, Token::Number(..) | Token::Minus | Token::Plus);
+            clauses.restart = Some(match with || is_number {
+                true => Some(reader.expr()?),
+                false => None,
+            });
+        } else if let Some(option) = option(reader)? {
+            clauses.options.push(option);
+        } else if clauses == SequenceClauses::default() {
+            return Err(reader.unexpected("an option of the sequence"));
+        } else {
+            return Ok(clauses);
+        }
+    }
+}
+
 /// `[(option ..)]` behind IDENTITY.
 pub(super) fn identity_options(reader: &mut Reader<'_>) -> Parse<Vec<SequenceOptions>> {
     let mut options = vec![];
@@ -45,6 +71,26 @@ pub(super) fn identity_options(reader: &mut Reader<'_>) -> Parse<Vec<SequenceOpt
         reader.need_token(&Token::RParen)?;
     }
     Ok(options)
+}
+
+/// The same behind `ADD GENERATED .. AS IDENTITY`, where the sequence may have a name.
+pub(super) fn named_identity_options(
+    reader: &mut Reader<'_>,
+) -> Parse<(Option<ObjectName>, Vec<SequenceOptions>)> {
+    let (mut name, mut options) = (None, vec![]);
+    if reader.take_token(&Token::LParen) {
+        loop {
+            if reader.take(&["SEQUENCE", "NAME"]) {
+                name = Some(reader.name()?);
+            } else if let Some(option) = option(reader)? {
+                options.push(option);
+            } else {
+                break;
+            }
+        }
+        reader.need_token(&Token::RParen)?;
+    }
+    Ok((name, options))
 }
 
 fn option(reader: &mut Reader<'_>) -> Parse<Option<SequenceOptions>> {

@@ -45,11 +45,17 @@ pub trait SystemRelations: Sync {
     /// A function of the system that sees what the names of a statement mean; `None`: it does not depend on that.
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>>;
 
-    /// `pg_settings`, with the settings of a session.
+    /// A relation of `pg_catalog` that shows what the session has: `pg_settings`, `pg_cursors`, `pg_prepared_statements`; `None`:
+    /// the name is another's.
     ///
     /// # Errors
     /// Its rows could not be put together.
-    fn settings(&self, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>>;
+    fn of_session(
+        &self,
+        name: &str,
+        settings: &Settings,
+        session: Option<i32>,
+    ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
 }
 
 /// Views within views within views: more than this is taken for a mistake.
@@ -239,12 +245,15 @@ impl<'a> Reader<'a> {
 
     fn system(&self, schema: Option<&str>, name: &str) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         let viewer = self.scope.map_or(Acting::SYSTEM, |scope| scope.acting);
-        match schema {
-            None | Some("pg_catalog") if name == "pg_settings" => {
-                let settings = self.scope.map(|scope| scope.settings.clone());
-                let settings = settings.unwrap_or_default();
-                self.system.settings(&settings).map(Some)
+        if matches!(schema, None | Some("pg_catalog")) && name.starts_with("pg_") {
+            let settings = self.scope.map(|scope| scope.settings.clone());
+            let session = self.scope.and_then(|scope| scope.session);
+            let found = (self.system).of_session(name, &settings.unwrap_or_default(), session)?;
+            if found.is_some() {
+                return Ok(found);
             }
+        }
+        match schema {
             Some(schema) if SYSTEM_SCHEMAS.contains(&schema) => {
                 self.system
                     .system_relation(self.catalog, self.database, schema, name, viewer)
@@ -275,6 +284,11 @@ impl<'a> Reader<'a> {
 
     fn resolve(&self, reference: &TableReference) -> SqlResult<Arc<dyn TableProvider>> {
         let (schema, name) = self.parts(reference)?;
+        // The query of a view names none of them.
+        let given = self.scope.filter(|_| self.depth == 0 && schema.is_none());
+        if let Some(rows) = given.and_then(|scope| scope.given.get(name)) {
+            return Ok(Arc::clone(rows));
+        }
         if let (Some(scope), Some(schema)) = (self.checked, schema) {
             scope.check_schema(schema)?;
         }

@@ -1,7 +1,10 @@
 //! What the names of one statement mean.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use datafusion::catalog::TableProvider;
+use millrace_planner::RelationId;
 use millrace_postgres::types::zone::Zone;
 use millrace_storage::ObjectId;
 
@@ -45,4 +48,8 @@ pub struct Scope {
     pub target: Option<ObjectId>,
     /// The settings of the session.
     pub settings: Settings,
+    /// Names that stand for rows which the statement has at hand, whatever the catalog says.
+    pub given: BTreeMap<String, Arc<dyn TableProvider>>,
+    /// The rows of relations that the statement has changed already, from before it: they are what it reads.
+    pub before: BTreeMap<RelationId, Arc<dyn TableProvider>>,
 }

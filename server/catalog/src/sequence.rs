@@ -50,48 +50,58 @@ impl SequenceDef {
     /// # Errors
     /// The type is none of integers, or an option is wrong or is not supported.
     pub fn new(data_type: Option<&DataType>, options: &[SequenceOptions]) -> SqlResult<Self> {
-        let (lowest, highest) = match data_type {
-            None | Some(DataType::BigInt(_) | DataType::Int8(_)) => (i64::MIN, i64::MAX),
-            Some(DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_)) => {
-                (i64::from(i32::MIN), i64::from(i32::MAX))
-            }
-            Some(DataType::SmallInt(_) | DataType::Int2(_)) => (i64::from(i16::MIN), i64::from(i16::MAX)),
-            Some(_) => return Err(wrong("sequence type must be smallint, integer, or bigint")),
+        let bounds = bounds(data_type)?;
+        let mut said = Said {
+            increment: 1,
+            ..Said::default()
         };
-        let (mut start, mut increment, mut min, mut max) = (None, 1, None, None);
-        let mut cycles = false;
-        for option in options {
-            match option {
-                SequenceOptions::IncrementBy(by, _) => increment = number(by)?,
-                SequenceOptions::MinValue(value) => min = value.as_ref().map(number).transpose()?,
-                SequenceOptions::MaxValue(value) => max = value.as_ref().map(number).transpose()?,
-                SequenceOptions::StartWith(value, _) => start = Some(number(value)?),
-                // Values are given out by one place, which needs no cache.
-                SequenceOptions::Cache(value) => {
-                    if number(value)? < 1 {
-                        return Err(wrong("CACHE must be greater than zero"));
-                    }
-                }
-                // sqlparser says whether there is a NO.
-                SequenceOptions::Cycle(is_off) => cycles = !is_off,
-            }
+        said.take(options)?;
+        let definition = said.defined(bounds)?;
+        definition.check_start()?;
+        Ok(definition)
+    }
+
+    /// The sequence with other options. Those that are not named stay; a bound that is that of its type goes along with the type.
+    ///
+    /// # Errors
+    /// As of [`SequenceDef::new`].
+    pub fn altered(&self, data_type: Option<&DataType>, options: &[SequenceOptions]) -> SqlResult<Self> {
+        // The type of a sequence is that of its bounds, as far as it is known.
+        let types = [
+            DataType::SmallInt(None),
+            DataType::Integer(None),
+            DataType::BigInt(None),
+        ];
+        let mut all = vec![];
+        for known in &types {
+            all.push(bounds(Some(known))?);
         }
-        if increment == 0 {
-            return Err(wrong("INCREMENT must not be zero"));
-        }
-        let min = min.unwrap_or(if increment > 0 { 1 } else { lowest });
-        let max = max.unwrap_or(if increment > 0 { highest } else { -1 });
-        if min < lowest || max > highest {
-            return Err(wrong(
-                "MINVALUE or MAXVALUE is out of range for the type of the sequence",
-            ));
-        }
-        if min >= max {
-            return Err(wrong(&format!(
-                "MINVALUE ({min}) must be less than MAXVALUE ({max})"
-            )));
-        }
-        let start = start.unwrap_or(if increment > 0 { min } else { max });
+        let within = |(lowest, highest): &(i64, i64)| *lowest <= self.min && self.max <= *highest;
+        let bounds = match data_type {
+            Some(_) => bounds(data_type)?,
+            None => (all.iter().rev().copied().find(|bounds| within(bounds))).unwrap_or((i64::MIN, i64::MAX)),
+        };
+        let is_of_type = |bound: i64| {
+            all.iter()
+                .any(|(lowest, highest)| bound == *lowest || bound == *highest)
+        };
+        let follows = |bound: i64| data_type.is_some() && is_of_type(bound);
+        let mut said = Said {
+            start: Some(self.start),
+            increment: self.increment,
+            min: Some(self.min).filter(|min| !follows(*min)),
+            max: Some(self.max).filter(|max| !follows(*max)),
+            cycles: self.cycles,
+        };
+        said.take(options)?;
+        let mut definition = said.defined(bounds)?;
+        definition.owner = self.owner;
+        definition.check_start()?;
+        Ok(definition)
+    }
+
+    fn check_start(&self) -> SqlResult<()> {
+        let SequenceDef { start, min, max, .. } = self;
         if start < min {
             return Err(wrong(&format!(
                 "START value ({start}) cannot be less than MINVALUE ({min})"
@@ -102,14 +112,28 @@ impl SequenceDef {
                 "START value ({start}) cannot be greater than MAXVALUE ({max})"
             )));
         }
-        Ok(SequenceDef {
-            start,
-            increment,
-            min,
-            max,
-            cycles,
-            owner: None,
-        })
+        Ok(())
+    }
+
+    /// The value of RESTART.
+    ///
+    /// # Errors
+    /// It is no constant, or out of bounds.
+    pub fn restart(&self, value: Option<&Expr>) -> SqlResult<i64> {
+        let value = value.map_or(Ok(self.start), number)?;
+        if value < self.min {
+            let min = self.min;
+            return Err(wrong(&format!(
+                "RESTART value ({value}) cannot be less than MINVALUE ({min})"
+            )));
+        }
+        if value > self.max {
+            let max = self.max;
+            return Err(wrong(&format!(
+                "RESTART value ({value}) cannot be greater than MAXVALUE ({max})"
+            )));
+        }
+        Ok(value)
     }
 
     /// The value behind `last`, or the first; `None`: the sequence has come to its end.
@@ -135,6 +159,77 @@ impl SequenceDef {
             self.start,
             if self.cycles { " CYCLE" } else { "" }
         )
+    }
+}
+
+/// What is said of a sequence; `None`: what follows from the rest.
+#[derive(Default)]
+struct Said {
+    start: Option<i64>,
+    increment: i64,
+    min: Option<i64>,
+    max: Option<i64>,
+    cycles: bool,
+}
+
+impl Said {
+    fn take(&mut self, options: &[SequenceOptions]) -> SqlResult<()> {
+        for option in options {
+            match option {
+                SequenceOptions::IncrementBy(by, _) => self.increment = number(by)?,
+                SequenceOptions::MinValue(value) => self.min = value.as_ref().map(number).transpose()?,
+                SequenceOptions::MaxValue(value) => self.max = value.as_ref().map(number).transpose()?,
+                SequenceOptions::StartWith(value, _) => self.start = Some(number(value)?),
+                // Values are given out by one place, which needs no cache.
+                SequenceOptions::Cache(value) => {
+                    if number(value)? < 1 {
+                        return Err(wrong("CACHE must be greater than zero"));
+                    }
+                }
+                // sqlparser says whether there is a NO.
+                SequenceOptions::Cycle(is_off) => self.cycles = !is_off,
+            }
+        }
+        Ok(())
+    }
+
+    fn defined(self, (lowest, highest): (i64, i64)) -> SqlResult<SequenceDef> {
+        let increment = self.increment;
+        if increment == 0 {
+            return Err(wrong("INCREMENT must not be zero"));
+        }
+        let min = self.min.unwrap_or(if increment > 0 { 1 } else { lowest });
+        let max = self.max.unwrap_or(if increment > 0 { highest } else { -1 });
+        if min < lowest || max > highest {
+            return Err(wrong(
+                "MINVALUE or MAXVALUE is out of range for the type of the sequence",
+            ));
+        }
+        if min >= max {
+            return Err(wrong(&format!(
+                "MINVALUE ({min}) must be less than MAXVALUE ({max})"
+            )));
+        }
+        Ok(SequenceDef {
+            start: self.start.unwrap_or(if increment > 0 { min } else { max }),
+            increment,
+            min,
+            max,
+            cycles: self.cycles,
+            owner: None,
+        })
+    }
+}
+
+/// The least and the greatest value of the type of a sequence.
+fn bounds(data_type: Option<&DataType>) -> SqlResult<(i64, i64)> {
+    match data_type {
+        None | Some(DataType::BigInt(_) | DataType::Int8(_)) => Ok((i64::MIN, i64::MAX)),
+        Some(DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_)) => {
+            Ok((i64::from(i32::MIN), i64::from(i32::MAX)))
+        }
+        Some(DataType::SmallInt(_) | DataType::Int2(_)) => Ok((i64::from(i16::MIN), i64::from(i16::MAX))),
+        Some(_) => Err(wrong("sequence type must be smallint, integer, or bigint")),
     }
 }
 

@@ -152,6 +152,43 @@ pub trait SessionStatus: Send + Sync {
 
     /// An object that its open transaction has defined, which nobody else knows yet.
     fn defined(&self, id: ObjectId) -> Option<Arc<Object>>;
+
+    /// The cursors that it has open.
+    fn cursors(&self) -> Vec<CursorShown>;
+
+    /// The statements that PREPARE has prepared.
+    fn prepared_statements(&self) -> Vec<PreparedShown>;
+}
+
+/// What a session keeps under a name.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// The name.
+    pub name: String,
+    /// The statement that made it.
+    pub statement: String,
+    /// When, in milliseconds since 1970-01-01 UTC.
+    pub began_at_ms: i64,
+}
+
+/// A cursor, for `pg_cursors`.
+#[derive(Debug, Clone)]
+pub struct CursorShown {
+    /// Its name and its statement.
+    pub kept: Kept,
+    /// Whether it outlives its transaction.
+    pub is_holdable: bool,
+    /// Whether it moves in both directions.
+    pub is_scrollable: bool,
+}
+
+/// A prepared statement, for `pg_prepared_statements`.
+#[derive(Debug, Clone)]
+pub struct PreparedShown {
+    /// Its name and its statement.
+    pub kept: Kept,
+    /// The names of the types of its parameters.
+    pub parameter_types: Vec<String>,
 }
 
 /// By their ids.

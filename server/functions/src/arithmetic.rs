@@ -310,6 +310,9 @@ impl ExprPlanner for CheckedIntegers {
             }
         }
         if !arithmetic {
+            if is_comparison(&expr.op) {
+                (expr.left, expr.right) = comparable(expr.left, expr.right, schema)?;
+            }
             return Ok(PlannerResult::Original(expr));
         }
         let foreign = |data_type: &DataType| is_number(data_type) || data_type == &DataType::Boolean;
@@ -384,6 +387,38 @@ impl ExprPlanner for CheckedIntegers {
             .find(|(known, of, _)| *known == operation && *of == numbers)
             .expect("there is a function for every operation");
         Ok(PlannerResult::Planned(function.call(vec![expr.left, expr.right])))
+    }
+}
+
+/// The sides of a comparison in the type in which PostgreSQL compares them, where DataFusion has another: numerics beside floats are
+/// floats, dates beside timestamps are timestamps of microseconds.
+///
+/// # Errors
+/// A cast is not possible.
+pub(crate) fn comparable(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+    let (Ok(left_type), Ok(right_type)) = (left.get_type(schema), right.get_type(schema)) else {
+        return Ok((left, right));
+    };
+    let Some(common) = compared_as(&left_type, &right_type) else {
+        return Ok((left, right));
+    };
+    let cast = |expr: Expr, own: DataType| match own == common {
+        true => Ok(expr),
+        false => expr.cast_to(&common, schema),
+    };
+    Ok((cast(left, left_type)?, cast(right, right_type)?))
+}
+
+/// The type in which values of two types are compared; `None`: DataFusion's choice.
+fn compared_as(left: &DataType, right: &DataType) -> Option<DataType> {
+    use DataType::{Date32, Decimal128, Float32, Float64, Int16, Int32, Int64, Timestamp};
+    match (left, right) {
+        (Float32 | Float64, Decimal128(..) | Int16 | Int32 | Int64)
+        | (Decimal128(..) | Int16 | Int32 | Int64, Float32 | Float64) => Some(Float64),
+        (Date32, Timestamp(unit, zone)) | (Timestamp(unit, zone), Date32) => {
+            Some(Timestamp(*unit, zone.clone()))
+        }
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | function | what |
 //! |---|---|
-//! | `array_subscript(a, i, ..)` | `a[i]`, `a[i][j]`: NULL outside of the array, also for negative places |
+//! | `array_subscript(a, i, ..)` | `a[i]`, `a[i][j]`: NULL outside of the array, also for negative places; of jsonb, a path |
 //! | `array_part(a, l, u, ..)` | `a[l:u]`, `a[l:u][m:n]` |
 //! | `array_flatten_all(a)` | what `unnest` makes rows of: the elements of all dimensions |
 //! | `array_contains(a, b)`, `array_overlaps(a, b)` | `a @> b`, `a && b`, where NULL is equal to nothing |
@@ -42,8 +42,8 @@ use millrace_postgres::types;
 pub use self::flat::flatten;
 use self::flat::flattened;
 use crate::arguments::on_arrays;
-use crate::datetime;
 use crate::syntax::call;
+use crate::{datetime, jsonb};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Function {
@@ -130,10 +130,6 @@ fn subscripted(root: &ast::Expr, chain: &[AccessExpr]) -> Option<ast::Expr> {
     let mut arguments = vec![root.clone()];
     for subscript in subscripts {
         match subscript {
-            // What has members has other subscripts.
-            Subscript::Index {
-                index: ast::Expr::Value(value),
-            } if !matches!(value.value, ast::Value::Number(..) | ast::Value::Null) => return None,
             Subscript::Index { index } if is_slice => arguments.extend([bound("1"), index.clone()]),
             Subscript::Index { index } => {
                 // DataFusion looks for one element of an aggregate without making the array.
@@ -186,9 +182,13 @@ pub(crate) fn check_unnest(unnest: &Unnest) -> Result<()> {
 /// An expression of a bound plan with these functions in the place of DataFusion's.
 pub(crate) fn replaced(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_list = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::List(_)));
+    let is_jsonb = |expr: &Expr| (expr.to_field(schema)).is_ok_and(|(_, field)| jsonb::is_jsonb(&field));
     match &expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) => {
             let function = match (func.name(), args.as_slice()) {
+                ("array_subscript", [document, ..]) if is_jsonb(document) => {
+                    return Transformed::yes(jsonb::member(args));
+                }
                 ("array_has_all", [_, _]) => Function::Contains,
                 ("array_has_any", [_, _]) => Function::Overlaps,
                 ("array_has", [_, _]) => Function::EqualsAny,
@@ -312,6 +312,11 @@ impl ScalarUDFImpl for ArrayFunction {
             return Err(exec_datafusion_err!("{} takes an array", self.name()));
         };
         let named = |data_type: DataType| Arc::new(Field::new(self.name(), data_type, true));
+        if self.function == Function::Subscript && jsonb::is_jsonb(first) {
+            return Ok(Arc::new(
+                first.as_ref().clone().with_name(self.name()).with_nullable(true),
+            ));
+        }
         match (self.function, first.data_type(), innermost(first.data_type())) {
             (_, _, Some((_, item))) if self.function == Function::Subscript => Ok(Arc::new(
                 item.as_ref().clone().with_name(self.name()).with_nullable(true),

@@ -7,11 +7,13 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, ListArray, StringArray,
-    StringBuilder,
+    Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array, IntervalMonthDayNanoArray,
+    ListArray, StringArray, StringBuilder, Time64MicrosecondArray,
 };
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
-use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Float64Type, IntervalMonthDayNano, Time64MicrosecondType, TimeUnit,
+};
 use datafusion::common::{Result, exec_datafusion_err, plan_datafusion_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
@@ -23,6 +25,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::interval::intervals;
 use millrace_postgres::types::output::TextColumn;
+use millrace_postgres::types::parse::datetime::MICROS_PER_DAY;
 use millrace_postgres::types::{self, ANNOTATION, SqlType, digits, is_text, length_limit, parse};
 
 use crate::arguments::constant;
@@ -165,7 +168,15 @@ impl ScalarUDFImpl for PgCast {
                     return Err(not_assignable(column, &args.arg_fields[0], &target).into());
                 }
                 let from = args.arg_fields[0].data_type();
-                if !is_text(from) && !is_text(target.data_type()) && !can_cast_types(from, target.data_type())
+                let is_time = matches!(
+                    (from, target.data_type()),
+                    (DataType::Time64(_), DataType::Interval(_))
+                        | (DataType::Interval(_), DataType::Time64(_))
+                );
+                if !is_text(from)
+                    && !is_text(target.data_type())
+                    && !is_time
+                    && !can_cast_types(from, target.data_type())
                 {
                     return Err(SqlError::new(
                         SqlState::CannotCoerce,
@@ -197,7 +208,11 @@ impl ScalarUDFImpl for PgCast {
             || source.is_numeric() && target.data_type == DataType::Float32;
         let to_text = is_text(&target.data_type);
         // These are done value by value, see `convert`.
-        let is_special = matches!(source, DataType::Duration(_) | DataType::List(_));
+        let is_special = matches!(source, DataType::Duration(_) | DataType::List(_))
+            || matches!(
+                (&source, &target.data_type),
+                (DataType::Time64(_), DataType::Interval(_)) | (DataType::Interval(_), DataType::Time64(_))
+            );
         if target.annotation.is_none() && !is_text(&source) && !rounds && !to_text && !is_special {
             let plain = value.clone();
             return Ok(ExprSimplifyResult::Simplified(if source == target.data_type {
@@ -293,6 +308,25 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayR
     }
     if let (DataType::Duration(_), DataType::Interval(_)) = (values.data_type(), target) {
         return Ok(Arc::new(intervals(values)?));
+    }
+    match (values.data_type(), target) {
+        (DataType::Time64(_), DataType::Interval(_)) => {
+            let times = arrow::compute::cast(values, &DataType::Time64(TimeUnit::Microsecond))?;
+            let times = times.as_primitive::<Time64MicrosecondType>();
+            let lengths = times
+                .iter()
+                .map(|time| time.map(|time| IntervalMonthDayNano::new(0, 0, time * 1000)));
+            return Ok(Arc::new(lengths.collect::<IntervalMonthDayNanoArray>()));
+        }
+        // What is left of whole days.
+        (DataType::Interval(_), DataType::Time64(_)) => {
+            let lengths = intervals(values)?;
+            let times = lengths
+                .iter()
+                .map(|length| length.map(|length| (length.nanoseconds / 1000).rem_euclid(MICROS_PER_DAY)));
+            return Ok(Arc::new(times.collect::<Time64MicrosecondArray>()));
+        }
+        _ => {}
     }
     if let (DataType::List(from), DataType::List(to)) = (values.data_type(), target) {
         return elements(values, |values| convert(from, to, values), to);

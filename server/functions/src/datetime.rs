@@ -6,17 +6,19 @@
 //! | `interval_multiply(i, x)`, `interval_divide(i, x)` | `i * x`, `i / x` |
 //! | `age(t, t)` | the difference in years, months, days and time |
 //! | `timezone(zone, t)` | `t AT TIME ZONE zone` |
+//! | `timestamp_difference(t, t)`, `date_difference(d, d)` | `t - t` in days and time, `d - d` in days |
+//! | `timestamp_of_epoch(x)` | `to_timestamp(x)` |
 //! | `overlaps(t, t, t, t)` | `(t, t) OVERLAPS (t, t)` |
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray,
-    TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int32Array,
+    IntervalMonthDayNanoArray, TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Float64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    DataType, Date32Type, Float64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
 };
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{
@@ -49,15 +51,24 @@ pub enum Function {
     TimeZone,
     /// `overlaps`
     Overlaps,
+    /// `timestamp_difference`
+    Difference,
+    /// `date_difference`
+    Days,
+    /// `timestamp_of_epoch`
+    OfEpoch,
 }
 
-const ALL: [Function; 6] = [
+const ALL: [Function; 9] = [
     Function::SortKey,
     Function::Multiply,
     Function::Divide,
     Function::Age,
     Function::TimeZone,
     Function::Overlaps,
+    Function::Difference,
+    Function::Days,
+    Function::OfEpoch,
 ];
 
 /// The functions.
@@ -68,7 +79,7 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
 /// One of them.
 pub fn udf(function: Function) -> Arc<ScalarUDF> {
     let arguments = match function {
-        Function::SortKey => 1,
+        Function::SortKey | Function::OfEpoch => 1,
         Function::Overlaps => 4,
         _ => 2,
     };
@@ -93,6 +104,9 @@ impl ScalarUDFImpl for DateTimeFunction {
             Function::Age => "age",
             Function::TimeZone => "timezone",
             Function::Overlaps => "overlaps",
+            Function::Difference => "timestamp_difference",
+            Function::Days => "date_difference",
+            Function::OfEpoch => "timestamp_of_epoch",
         }
     }
 
@@ -103,7 +117,9 @@ impl ScalarUDFImpl for DateTimeFunction {
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         Ok(match self.function {
             Function::SortKey => DataType::Decimal128(38, 0),
-            Function::Multiply | Function::Divide | Function::Age => INTERVAL,
+            Function::Multiply | Function::Divide | Function::Age | Function::Difference => INTERVAL,
+            Function::Days => DataType::Int32,
+            Function::OfEpoch => timestamptz(),
             Function::Overlaps => DataType::Boolean,
             Function::TimeZone => match arg_types.get(1) {
                 Some(DataType::Timestamp(_, None)) => timestamptz(),
@@ -141,6 +157,42 @@ impl DateTimeFunction {
                     })
                     .collect::<SqlResult<IntervalMonthDayNanoArray>>()?;
                 Arc::new(ages)
+            }
+            (Function::Difference, [to, from]) => {
+                let (to, from) = (instants(to)?, instants(from)?);
+                let differences = to
+                    .iter()
+                    .zip(from.iter())
+                    .map(|(to, from)| match (to, from) {
+                        (Some(to), Some(from)) => difference(to, from).map(Some),
+                        _ => Ok(None),
+                    })
+                    .collect::<SqlResult<IntervalMonthDayNanoArray>>()?;
+                Arc::new(differences)
+            }
+            (Function::Days, [to, from]) => {
+                let (to, from) = (cast(to, &DataType::Date32)?, cast(from, &DataType::Date32)?);
+                let is_infinite = |day: i32| day == i32::MAX || day == i32::MIN;
+                let infinite =
+                    || SqlError::new(SqlState::DatetimeFieldOverflow, "cannot subtract infinite dates");
+                let days = to
+                    .as_primitive::<Date32Type>()
+                    .iter()
+                    .zip(from.as_primitive::<Date32Type>())
+                    .map(|(to, from)| match (to, from) {
+                        (Some(to), Some(from)) if is_infinite(to) || is_infinite(from) => Err(infinite()),
+                        (Some(to), Some(from)) => Ok(Some(to.wrapping_sub(from))),
+                        _ => Ok(None),
+                    })
+                    .collect::<SqlResult<Int32Array>>()?;
+                Arc::new(days)
+            }
+            (Function::OfEpoch, [seconds]) => {
+                let instants = floats(seconds)?
+                    .iter()
+                    .map(|seconds| seconds.map(of_epoch).transpose())
+                    .collect::<SqlResult<TimestampMicrosecondArray>>()?;
+                Arc::new(instants.with_timezone("UTC"))
             }
             (Function::TimeZone, [zones, values]) => in_zone(zones, values)?,
             (Function::Overlaps, [start, end, other_start, other_end]) => {
@@ -182,7 +234,7 @@ fn period(
 }
 
 /// Instants in microseconds; texts are read.
-fn instants(values: &ArrayRef) -> Result<TimestampMicrosecondArray> {
+pub(crate) fn instants(values: &ArrayRef) -> Result<TimestampMicrosecondArray> {
     let values = match values.data_type() {
         texts if is_text(texts) => {
             let field = arrow::datatypes::Field::new("timestamp", TIMESTAMP, true);
@@ -277,9 +329,51 @@ fn scale_one(value: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> SqlResu
     ))
 }
 
+/// The difference of two instants in days of 24 hours, and time.
+fn difference(to: i64, from: i64) -> SqlResult<IntervalMonthDayNano> {
+    if is_infinite(to) || is_infinite(from) {
+        let message = "cannot subtract infinite timestamps";
+        return Err(SqlError::new(SqlState::DatetimeFieldOverflow, message));
+    }
+    let micros = to.checked_sub(from).ok_or_else(out_of_range)?;
+    let days = i32::try_from(micros / MICROS_PER_DAY).map_err(|_| out_of_range())?;
+    Ok(IntervalMonthDayNano::new(0, days, micros % MICROS_PER_DAY * 1000))
+}
+
+/// The instant that is so many seconds behind 1970-01-01 UTC.
+fn of_epoch(seconds: f64) -> SqlResult<i64> {
+    /// The end of the year 294276.
+    const MICROS_MAX: f64 = 9_224_318_016_000_000_000.0;
+    let refused = |message: String| Err(SqlError::new(SqlState::DatetimeFieldOverflow, message));
+    if seconds.is_nan() {
+        return refused("timestamp cannot be NaN".to_owned());
+    }
+    if seconds.is_infinite() {
+        return Ok(if seconds > 0.0 { i64::MAX } else { i64::MIN });
+    }
+    let micros = (seconds * 1e6).round();
+    // Before the year 4713 BC there are none.
+    if !(-210_866_803_200_000_000.0..MICROS_MAX).contains(&micros) {
+        return refused(format!("timestamp out of range: \"{seconds:e}\""));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+    Ok(micros as i64)
+}
+
+fn is_infinite(instant: i64) -> bool {
+    instant == i64::MAX || instant == i64::MIN
+}
+
+fn out_of_range() -> SqlError {
+    SqlError::new(SqlState::DatetimeFieldOverflow, "timestamp out of range")
+}
+
 /// The difference of two instants by the calendar: what is missing of a month is filled up with the days of the month
 /// of the earlier one.
 fn age(to: i64, from: i64) -> SqlResult<IntervalMonthDayNano> {
+    if is_infinite(to) || is_infinite(from) {
+        return Err(out_of_range());
+    }
     if to < from {
         let value = age(from, to)?;
         return Ok(IntervalMonthDayNano::new(
@@ -305,10 +399,7 @@ fn age(to: i64, from: i64) -> SqlResult<IntervalMonthDayNano> {
         days += days_in_month(from_year, from_month);
         months -= 1;
     }
-    let narrow = |part: i64| {
-        i32::try_from(part)
-            .map_err(|_| SqlError::new(SqlState::DatetimeFieldOverflow, "timestamp out of range"))
-    };
+    let narrow = |part: i64| i32::try_from(part).map_err(|_| out_of_range());
     Ok(IntervalMonthDayNano::new(
         narrow(months)?,
         narrow(days)?,

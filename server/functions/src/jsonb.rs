@@ -14,7 +14,8 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, lit,
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::json::{self, Node};
@@ -24,6 +25,7 @@ use millrace_postgres::types::{ANNOTATION, SqlType, parse};
 use self::cell::{Cell, document, items, nodes, read, refused, step, steps, text, texts};
 use crate::arguments::on_arrays;
 use crate::bounded::{Budget, work};
+use crate::cast as pg_cast;
 
 /// What comes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -296,6 +298,19 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
 pub fn udf(name: &str) -> Arc<ScalarUDF> {
     let index = FUNCTIONS.iter().position(|known| known.name == name);
     at(index.expect("the names of functions are those of the table"))
+}
+
+/// Whether values of a column are jsonb.
+pub(crate) fn is_jsonb(field: &Field) -> bool {
+    (field.metadata().get(ANNOTATION)).is_some_and(|name| name == "jsonb")
+}
+
+/// `document['a'][0]`: what stands at a path. The first argument is the document.
+pub(crate) fn member(arguments: &[Expr]) -> Expr {
+    let as_text = |key: &Expr| pg_cast::udf().call(vec![key.clone(), lit("text")]);
+    let keys = arguments.iter().skip(1).map(as_text);
+    let document = arguments.iter().take(1).cloned();
+    udf("jsonb_extract_path").call(document.chain(keys).collect())
 }
 
 fn at(index: usize) -> Arc<ScalarUDF> {

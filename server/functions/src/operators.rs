@@ -238,8 +238,12 @@ fn times(expr: &RawBinaryExpr, kinds: (Kind, Kind)) -> Option<Expr> {
             Some(binary_expr(timestamp(left), Operator::Minus, interval(right)))
         }
         (BinaryOperator::Minus, (Kind::Date, Kind::Date)) => {
-            Some(binary_expr(days(left), Operator::Minus, days(right)))
+            Some(datetime::udf(Function::Days).call(vec![left, right]))
         }
+        (
+            BinaryOperator::Minus,
+            (Kind::Timestamp, Kind::Timestamp | Kind::Date) | (Kind::Date, Kind::Timestamp),
+        ) => Some(datetime::udf(Function::Difference).call(vec![left, right])),
         (BinaryOperator::Plus, (Kind::Date, Kind::Integer)) => Some(cast(
             binary_expr(days(left), Operator::Plus, days(right)),
             DataType::Date32,

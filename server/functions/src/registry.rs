@@ -8,8 +8,8 @@ use datafusion::execution::FunctionRegistry;
 use crate::sql::quantified;
 use crate::{
     alike, arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, encoding, float_frames,
-    format, integers, jsonb, length, numeric, operators, ordered_set, ranking, regex, sum, system, text,
-    without,
+    format, integers, jsonb, length, made_times, numeric, operators, ordered_set, ranking, regex, sum,
+    system, text, trigonometry, without, zoned_shift,
 };
 
 /// Registers all of them.
@@ -42,6 +42,9 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         .chain(regex::udfs())
         .chain(arrays::udfs())
         .chain(alike::udfs())
+        .chain(trigonometry::udfs())
+        .chain(made_times::udfs())
+        .chain([zoned_shift::series()])
     {
         registry.register_udf(function)?;
     }

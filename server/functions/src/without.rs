@@ -3,7 +3,10 @@
 //! * `array_agg` and `string_agg` are never turned around. Where two aggregates of a query want opposite orders, DataFusion
 //!   sorts once and has one of them read from the other end. With DISTINCT these two then put their values out in the wrong
 //!   order: `array_agg(x ORDER BY x DESC), array_agg(DISTINCT x ORDER BY x)` gave both in the first one's. Without a reverse
-//!   each sorts for itself. Their values have limits too ([`aggregates`]).
+//!   each sorts for itself, also where the rows come in some order: of `array_agg(x ORDER BY x DESC)` over ascending rows DataFusion said
+//!   that they need no sorting. Their values have limits too ([`aggregates`]).
+//! * `min` and `max` of floats have an accumulator for each group. The one for all groups compares so that NaN is neither less nor greater
+//!   than a number: whether it was the answer depended on the order of the rows.
 //! * `corr` has an accumulator for each group. The one for all groups takes differences of sums of squares. Of values that
 //!   hardly differ nothing is left of them but rounding, which may be negative: `corr` of a constant was NaN where PostgreSQL
 //!   says NULL. The one for a single group (Welford's) does not have that.
@@ -12,12 +15,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
-use datafusion::functions_aggregate::{array_agg, correlation, string_agg};
+use datafusion::functions_aggregate::{array_agg, correlation, min_max, string_agg};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
+    SetMonotonicity, Signature, StatisticsArgs,
 };
+use datafusion::scalar::ScalarValue;
 
 use super::bounded::aggregates;
 
@@ -26,6 +31,8 @@ use super::bounded::aggregates;
 enum LeftOut {
     Reverse,
     GroupsAccumulator,
+    /// The accumulator for all groups, of floats.
+    GroupsOfFloats,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -37,6 +44,8 @@ pub fn udafs() -> Vec<Arc<AggregateUDF>> {
         (array_agg::array_agg_udaf(), LeftOut::Reverse),
         (string_agg::string_agg_udaf(), LeftOut::Reverse),
         (correlation::corr_udaf(), LeftOut::GroupsAccumulator),
+        (min_max::min_udaf(), LeftOut::GroupsOfFloats),
+        (min_max::max_udaf(), LeftOut::GroupsOfFloats),
     ]
     .into_iter()
     .map(|(function, left_out)| {
@@ -60,7 +69,7 @@ impl AggregateUDFImpl for Without {
     fn reverse_expr(&self) -> ReversedUDAF {
         match self.1 {
             LeftOut::Reverse => ReversedUDAF::NotSupported,
-            LeftOut::GroupsAccumulator => self.0.inner().reverse_expr(),
+            LeftOut::GroupsAccumulator | LeftOut::GroupsOfFloats => self.0.inner().reverse_expr(),
         }
     }
 
@@ -68,7 +77,9 @@ impl AggregateUDFImpl for Without {
         self: Arc<Self>,
         beneficial_ordering: bool,
     ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        let ordered = self.0.clone().with_beneficial_ordering(beneficial_ordering)?;
+        // Of one that cannot be turned around DataFusion says that it benefits from the opposite order, too.
+        let benefits = beneficial_ordering && self.1 != LeftOut::Reverse;
+        let ordered = self.0.clone().with_beneficial_ordering(benefits)?;
         Ok(ordered.map(|ordered| Arc::new(Without(ordered, self.1)) as Arc<dyn AggregateUDFImpl>))
     }
 
@@ -96,7 +107,7 @@ impl AggregateUDFImpl for Without {
         let accumulator = self.0.inner().accumulator(acc_args)?;
         Ok(match self.1 {
             LeftOut::Reverse => aggregates::of_one_group(self.grown(), accumulator),
-            LeftOut::GroupsAccumulator => accumulator,
+            LeftOut::GroupsAccumulator | LeftOut::GroupsOfFloats => accumulator,
         })
     }
 
@@ -105,19 +116,47 @@ impl AggregateUDFImpl for Without {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.1 != LeftOut::GroupsAccumulator && self.0.inner().groups_accumulator_supported(args)
+        let is_left_out = match self.1 {
+            LeftOut::Reverse => false,
+            LeftOut::GroupsAccumulator => true,
+            LeftOut::GroupsOfFloats => args.return_field.data_type().is_floating(),
+        };
+        !is_left_out && self.0.inner().groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let accumulator = self.0.inner().create_groups_accumulator(args)?;
         Ok(match self.1 {
             LeftOut::Reverse => aggregates::of_all_groups(accumulator),
-            LeftOut::GroupsAccumulator => accumulator,
+            LeftOut::GroupsAccumulator | LeftOut::GroupsOfFloats => accumulator,
         })
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.0.inner().order_sensitivity()
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.0.inner().coerce_types(arg_types)
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        match self.1 {
+            LeftOut::Reverse => self.accumulator(args),
+            _ => self.0.inner().create_sliding_accumulator(args),
+        }
+    }
+
+    fn is_descending(&self) -> Option<bool> {
+        self.0.inner().is_descending()
+    }
+
+    fn value_from_stats(&self, statistics: &StatisticsArgs) -> Option<ScalarValue> {
+        self.0.inner().value_from_stats(statistics)
+    }
+
+    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
+        self.0.inner().set_monotonicity(data_type)
     }
 
     fn supports_null_handling_clause(&self) -> bool {

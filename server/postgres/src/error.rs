@@ -148,6 +148,8 @@ sql_states! {
     UndefinedObject = "42704",
     /// The object (schema, setting, type) exists already.
     DuplicateObject = "42710",
+    /// Two relations or WITH queries of one statement have one name.
+    DuplicateAlias = "42712",
     /// A column cannot be so.
     InvalidColumnDefinition = "42611",
     /// A foreign key does not fit what it refers to.

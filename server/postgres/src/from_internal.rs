@@ -384,6 +384,24 @@ fn not_implemented(message: &str) -> SqlError {
         )
         .with_hint("Compute it in a subquery in FROM.");
     }
+    // It is known to the parser, but for no types that there are.
+    let operator = (text
+        .strip_prefix("Operator ")
+        .and_then(|rest| rest.strip_suffix(" is not yet supported")))
+    .or_else(|| text.strip_prefix("Unsupported binary operator: "))
+    .or_else(|| text.strip_prefix("Unsupported SQL unary operator "));
+    if let Some(operator) = operator {
+        let operator = match operator {
+            "PGOverlap" => "&&",
+            "PGStartsWith" => "^@",
+            other => other,
+        };
+        return SqlError::new(
+            SqlState::UndefinedFunction,
+            format!("operator does not exist: {operator}"),
+        )
+        .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.");
+    }
     SqlError::unsupported(text)
 }
 
@@ -404,7 +422,7 @@ fn planning(message: &str) -> SqlError {
         )
         .with_hint_opt(hint);
     }
-    if let Some(error) = known_plan_error(&text, &lower) {
+    if let Some(error) = no_operator(&text).or_else(|| known_plan_error(&text, &lower)) {
         return error;
     }
     let code = if lower.starts_with("recursive ") {
@@ -431,6 +449,115 @@ fn planning(message: &str) -> SqlError {
         SqlState::SyntaxError
     };
     SqlError::new(code, text)
+}
+
+/// An operator that there is not for types, in which case DataFusion says that they have nothing in common.
+fn no_operator(text: &str) -> Option<SqlError> {
+    let missing = |what: &str| {
+        SqlError::new(
+            SqlState::UndefinedFunction,
+            format!("operator does not exist: {what}"),
+        )
+        .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
+    };
+    if let Some(rest) = text.strip_prefix("Unary operator '") {
+        let (operator, rest) = rest.split_once('\'')?;
+        if operator != "NOT" {
+            return Some(missing(operator));
+        }
+        let got = rest.rsplit(" got ").next().unwrap_or_default();
+        return Some(SqlError::new(
+            SqlState::DatatypeMismatch,
+            format!("argument of NOT must be type boolean, not type {}", sql_name(got)),
+        ));
+    }
+    let starts = [
+        "Cannot infer common type for bitwise operation ",
+        "Cannot infer common argument type for ",
+        "Cannot infer common string type for ",
+        "Cannot coerce arithmetic expression ",
+    ];
+    let rest = starts.into_iter().find_map(|start| text.split(start).nth(1))?;
+    let rest = rest.split(" to valid types").next().unwrap_or(rest);
+    let is_boolean = rest.starts_with("logical boolean");
+    let rest = rest.split("operation ").last().unwrap_or(rest);
+    let parts = words(rest);
+    let (first, last) = (parts.first()?, parts.last()?);
+    let operator = match parts.len() {
+        3 if parts[1] == "BIT_XOR" => "#",
+        3 => parts[1],
+        // IS DISTINCT FROM
+        _ => "=",
+    };
+    if is_boolean {
+        let wrong = [first, last].into_iter().find(|name| **name != "Boolean")?;
+        return Some(SqlError::new(
+            SqlState::DatatypeMismatch,
+            format!(
+                "argument of {operator} must be type boolean, not type {}",
+                sql_name(wrong)
+            ),
+        ));
+    }
+    Some(missing(&format!(
+        "{} {operator} {}",
+        sql_name(first),
+        sql_name(last)
+    )))
+}
+
+/// The words of a text; what stands in parentheses is part of a word.
+fn words(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut all) = (0, 0, vec![]);
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ' ' if depth == 0 => {
+                all.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    all.push(&text[start..]);
+    all.retain(|word| !word.is_empty());
+    all
+}
+
+/// What a type of Arrow is called in SQL.
+fn sql_name(arrow: &str) -> String {
+    if let Some(item) = arrow
+        .strip_prefix("List(")
+        .and_then(|rest| rest.strip_suffix(')'))
+    {
+        let item = item.split(", metadata").next().unwrap_or(item);
+        return format!("{}[]", sql_name(item).trim_end_matches("[]"));
+    }
+    let names = [
+        ("Int16", "smallint"),
+        ("Int32", "integer"),
+        ("Int64", "bigint"),
+        ("Float32", "real"),
+        ("Float64", "double precision"),
+        ("Decimal", "numeric"),
+        ("Utf8", "text"),
+        ("LargeUtf8", "text"),
+        ("Boolean", "boolean"),
+        ("Date32", "date"),
+        ("Time64", "time without time zone"),
+        ("Timestamp", "timestamp without time zone"),
+        ("Interval", "interval"),
+        ("Duration", "interval"),
+        ("Binary", "bytea"),
+        ("Null", "unknown"),
+        ("Struct", "record"),
+    ];
+    if arrow.starts_with("Timestamp") && arrow.contains('"') {
+        return "timestamp with time zone".to_owned();
+    }
+    let known = names.into_iter().find(|(name, _)| arrow.starts_with(name));
+    known.map_or_else(|| arrow.to_owned(), |(_, name)| name.to_owned())
 }
 
 /// Errors of the binder that PostgreSQL has other words for.
@@ -477,6 +604,8 @@ fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
             SqlState::InvalidRowCountInResultOffsetClause,
             "OFFSET must not be negative",
         )
+    } else if lower.starts_with("with query name") && lower.ends_with("specified more than once") {
+        error(SqlState::DuplicateAlias, text)
     } else if lower.contains("cannot create filter with non-boolean predicate") {
         error(
             SqlState::DatatypeMismatch,
@@ -645,6 +774,32 @@ mod tests {
             None,
         )));
         assert_eq!(datafusion(shared).code, SqlState::NumericValueOutOfRange);
+    }
+
+    #[test]
+    fn operators_that_are_not_there_read_as_in_postgresql() {
+        for (theirs, ours) in [
+            (
+                "Cannot infer common type for bitwise operation Timestamp(µs, \"UTC\") | Interval(MonthDayNano)",
+                "operator does not exist: timestamp with time zone | interval",
+            ),
+            (
+                "Cannot coerce arithmetic expression Decimal128(6, 2) % List(Int32) to valid types",
+                "operator does not exist: numeric % integer[]",
+            ),
+            (
+                "Cannot infer common argument type for comparison operation Utf8 IS DISTINCT FROM Boolean",
+                "operator does not exist: text = boolean",
+            ),
+        ] {
+            let error = planning(theirs);
+            assert_eq!(
+                (error.code, error.message.as_str()),
+                (SqlState::UndefinedFunction, ours)
+            );
+        }
+        let error = planning("Unary operator 'NOT' requires a boolean expression, got Int64");
+        assert_eq!(error.code, SqlState::DatatypeMismatch);
     }
 
     #[test]

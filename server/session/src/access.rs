@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, OnConflictAction, OnInsert, SetExpr, TableFactor, UpdateTableFromKind,
+    self, Expr, MergeAction, OnConflictAction, OnInsert, SetExpr, TableFactor, UpdateTableFromKind,
 };
 use millrace_catalog::access::denied;
 use millrace_catalog::connector::ConnectorDef;
@@ -23,6 +23,7 @@ use millrace_storage::ObjectId;
 
 use crate::names;
 use crate::session::Session;
+use crate::statement::with_changes;
 
 /// Something that a statement needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -196,8 +197,12 @@ fn connector(options: &Options) -> Vec<Need> {
 
 fn needs_of_sql(sql: &ast::Statement) -> Vec<Need> {
     match sql {
+        ast::Statement::Query(query) if with_changes::has_changes(query) => {
+            let in_with = query.with.iter().flat_map(|with| &with.cte_tables);
+            let queries = in_with.map(|table| table.query.as_ref()).chain([query.as_ref()]);
+            queries.filter_map(with_changes::change_of).flat_map(needs_of_sql).collect()
+        }
         ast::Statement::Query(query) => match query.body.as_ref() {
-            SetExpr::Insert(inner) | SetExpr::Update(inner) | SetExpr::Delete(inner) => needs_of_sql(inner),
             SetExpr::Select(select) if !query.locks.is_empty() => select
                 .from
                 .iter()
@@ -242,6 +247,21 @@ fn needs_of_sql(sql: &ast::Statement) -> Vec<Need> {
             let privileges = with_reading(Privileges::DELETE, reads);
             let name = names::delete_target(delete).ok().map(|(name, _)| name);
             name.map(|name| Need::All(name, privileges)).into_iter().collect()
+        }
+        ast::Statement::Merge(merge) => {
+            let mut wanted = Privileges::SELECT;
+            for clause in &merge.clauses {
+                wanted = wanted
+                    | match &clause.action {
+                        MergeAction::Insert(_) => Privileges::INSERT,
+                        MergeAction::Update(_) => Privileges::UPDATE,
+                        MergeAction::Delete { .. } => Privileges::DELETE,
+                    };
+            }
+            named(&merge.table)
+                .map(|name| Need::All(name, wanted))
+                .into_iter()
+                .collect()
         }
         ast::Statement::Truncate(truncate) => truncate
             .table_names

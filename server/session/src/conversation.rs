@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
 use millrace_catalog::connector::webhook::Webhook;
+use millrace_database::clock::now_ms;
 use millrace_database::database::subscriptions::Position;
 use millrace_database::running::Running;
 use millrace_database::sessions::Activity;
@@ -73,6 +74,8 @@ impl Session {
             return Ok(Arc::new(Prepared {
                 parsed: None,
                 param_types: vec![],
+                said: String::new(),
+                began_at_ms: now_ms(),
                 columns: None,
             }));
         };
@@ -82,6 +85,8 @@ impl Session {
         Ok(Arc::new(Prepared {
             parsed: Some(Arc::new(parsed)),
             param_types,
+            said: String::new(),
+            began_at_ms: now_ms(),
             columns,
         }))
     }

@@ -8,6 +8,8 @@ use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt};
+use millrace_database::clock::now_ms;
+use millrace_postgres::error::{SqlError, SqlState};
 
 /// An open cursor. Over a query it reads the epoch in which it was declared.
 #[derive(Clone)]
@@ -20,6 +22,10 @@ pub struct Cursor {
     pub query: String,
     /// Whether it is over SUBSCRIBE.
     pub is_following: bool,
+    /// Whether it moves in both directions.
+    pub scrolls: bool,
+    /// When it was declared, in milliseconds since 1970-01-01 UTC.
+    pub began_at_ms: i64,
     /// Whoever reads a FETCH has them until its end.
     rows: Arc<tokio::sync::Mutex<Rows>>,
 }
@@ -39,6 +45,35 @@ struct Rows {
     stream: Option<SendableRecordBatchStream>,
     /// The rest of a batch of which some rows were fetched.
     rest: Option<RecordBatch>,
+    /// All rows so far, of one that scrolls.
+    kept: Kept,
+}
+
+/// The rows of a cursor that scrolls, as far as they were read.
+#[derive(Default)]
+struct Kept {
+    batches: Vec<RecordBatch>,
+    /// How many rows these are.
+    count: u64,
+    bytes: usize,
+    /// The number of the row at which the cursor is, from 1 on; 0: before the first, `count + 1`: behind the last.
+    at: u64,
+}
+
+/// So many bytes are kept for one cursor that scrolls.
+const KEPT_BYTES_MAX: usize = 256 << 20;
+
+/// Where a cursor moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Movement {
+    /// Over the next rows; of none: to the row where it is.
+    Forward(u64),
+    /// Over the rows before, the nearest first.
+    Backward(u64),
+    /// To a row by its number; negative ones count from the last.
+    Absolute(i64),
+    /// To the row that is so many behind.
+    Relative(i64),
 }
 
 impl Cursor {
@@ -47,12 +82,15 @@ impl Cursor {
         let rows = Rows {
             stream: Some(stream),
             rest: None,
+            kept: Kept::default(),
         };
         Cursor {
             hold,
             schema,
             query,
             is_following: false,
+            scrolls: false,
+            began_at_ms: now_ms(),
             rows: Arc::new(tokio::sync::Mutex::new(rows)),
         }
     }
@@ -63,6 +101,35 @@ impl Cursor {
             is_following: true,
             ..Cursor::new(hold, query, stream.schema(), stream)
         }
+    }
+
+    /// The same cursor, moving in both directions: its rows are kept.
+    pub fn scrolling(self) -> Self {
+        Cursor {
+            scrolls: true,
+            ..self
+        }
+    }
+
+    /// Moves a cursor that scrolls, and returns the rows that it comes over or to. `None`: those of another FETCH are still to be read.
+    ///
+    /// # Errors
+    /// The query failed, or there are too many rows to be kept.
+    pub async fn scroll(&self, movement: Movement) -> Result<Option<Vec<RecordBatch>>> {
+        let Ok(mut rows) = Arc::clone(&self.rows).try_lock_owned() else {
+            return Ok(None);
+        };
+        let batches = rows.scroll(movement).await?;
+        let renamed = batches.into_iter();
+        renamed
+            .map(|batch| {
+                Ok(RecordBatch::try_new(
+                    Arc::clone(&self.schema),
+                    batch.columns().to_vec(),
+                )?)
+            })
+            .collect::<Result<Vec<_>>>()
+            .map(Some)
     }
 
     /// The next rows, at most `count`, as they are read: none of them is kept. `None`: those of another FETCH are still to be
@@ -114,6 +181,63 @@ impl Rows {
         next.transpose()
     }
 
+    /// Reads on until so many rows are kept, or all.
+    async fn keep(&mut self, wanted: u64) -> Result<()> {
+        while self.kept.count < wanted {
+            let Some(batch) = self.come(Patience::None).await? else {
+                break;
+            };
+            self.kept.bytes += batch.get_array_memory_size();
+            if self.kept.bytes > KEPT_BYTES_MAX {
+                return Err(SqlError::new(
+                    SqlState::ProgramLimitExceeded,
+                    "the rows of a cursor that scrolls take more than 256 MB",
+                )
+                .with_hint("Declare it with NO SCROLL, or LIMIT its query.")
+                .into());
+            }
+            self.kept.count += batch.num_rows() as u64;
+            self.kept.batches.push(batch);
+        }
+        Ok(())
+    }
+
+    async fn scroll(&mut self, movement: Movement) -> Result<Vec<RecordBatch>> {
+        let at = self.kept.at;
+        match movement {
+            Movement::Forward(0) | Movement::Relative(0) => Ok(self.kept.row(at).into_iter().collect()),
+            Movement::Forward(count) => {
+                let last = at.saturating_add(count);
+                self.keep(last).await?;
+                self.kept.at = last.min(self.kept.count + 1);
+                Ok(self.kept.rows(at + 1, last))
+            }
+            Movement::Backward(count) => {
+                self.kept.at = at.saturating_sub(count);
+                let over = (self.kept.at.max(1)..at).rev();
+                Ok(over.filter_map(|number| self.kept.row(number)).collect())
+            }
+            Movement::Absolute(number) => {
+                let wanted = match u64::try_from(number) {
+                    Ok(number) => number,
+                    Err(_) => {
+                        self.keep(u64::MAX).await?;
+                        (self.kept.count + 1).saturating_sub(number.unsigned_abs())
+                    }
+                };
+                self.go_to(wanted).await
+            }
+            Movement::Relative(count) => self.go_to(at.saturating_add_signed(count)).await,
+        }
+    }
+
+    /// Goes to a row; 0: before the first.
+    async fn go_to(&mut self, number: u64) -> Result<Vec<RecordBatch>> {
+        self.keep(number).await?;
+        self.kept.at = number.min(self.kept.count + 1);
+        Ok(self.kept.row(self.kept.at).into_iter().collect())
+    }
+
     /// The next rows, at most so many; none when they are zero.
     async fn next(&mut self, missing: usize, patience: Patience) -> Result<Option<RecordBatch>> {
         if missing == 0 {
@@ -134,11 +258,69 @@ impl Rows {
     }
 }
 
+impl Kept {
+    /// The row of a number, by itself.
+    fn row(&self, number: u64) -> Option<RecordBatch> {
+        self.rows(number, number).into_iter().next()
+    }
+
+    /// The rows from one number to another.
+    fn rows(&self, first: u64, last: u64) -> Vec<RecordBatch> {
+        let mut found = vec![];
+        let mut before = 0;
+        for batch in &self.batches {
+            let count = batch.num_rows() as u64;
+            let (from, to) = (first.max(before + 1), last.min(before + count));
+            if first > 0 && from <= to {
+                // Both are within the batch.
+                let offset = usize::try_from(from - before - 1).unwrap_or_default();
+                let length = usize::try_from(to - from + 1).unwrap_or_default();
+                found.push(batch.slice(offset, length));
+            }
+            before += count;
+        }
+        found
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::query::rows_of;
-    use arrow::array::{ArrayRef, Int32Array};
+    use arrow::array::{ArrayRef, AsArray, Int32Array};
+    use arrow::datatypes::Int32Type;
+
+    #[tokio::test]
+    async fn a_cursor_that_scrolls_goes_both_ways() {
+        let array: ArrayRef = Arc::new(Int32Array::from_iter_values(1..=10));
+        let batch = RecordBatch::try_from_iter([("v", array)]).unwrap();
+        let schema = batch.schema();
+        let stream = rows_of(Arc::clone(&schema), vec![batch.slice(0, 6), batch.slice(6, 4)]);
+        let cursor = Cursor::new(false, String::new(), schema, stream).scrolling();
+        let rows = async |movement| -> Vec<i32> {
+            let batches = cursor
+                .scroll(movement)
+                .await
+                .unwrap()
+                .expect("nobody else reads it");
+            let values = batches
+                .iter()
+                .map(|batch| batch.column(0).as_primitive::<Int32Type>().values().to_vec());
+            values.flatten().collect()
+        };
+        assert_eq!(rows(Movement::Forward(3)).await, [1, 2, 3]);
+        assert_eq!(rows(Movement::Forward(0)).await, [3]);
+        assert_eq!(rows(Movement::Backward(1)).await, [2]);
+        assert_eq!(rows(Movement::Backward(5)).await, [1]);
+        assert_eq!(rows(Movement::Forward(1)).await, [1]);
+        assert_eq!(rows(Movement::Absolute(-1)).await, [10]);
+        assert_eq!(rows(Movement::Forward(1)).await, [0; 0]);
+        assert_eq!(rows(Movement::Backward(2)).await, [10, 9]);
+        assert_eq!(rows(Movement::Relative(-5)).await, [4]);
+        assert_eq!(rows(Movement::Absolute(11)).await, [0; 0]);
+        assert_eq!(rows(Movement::Absolute(-20)).await, [0; 0]);
+        assert_eq!(rows(Movement::Forward(u64::MAX)).await.len(), 10);
+    }
 
     #[tokio::test]
     async fn rows_are_fetched_in_portions() {

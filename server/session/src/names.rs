@@ -217,16 +217,29 @@ pub fn insert_target(session: &Session, scope: &Scope, insert: &Insert) -> SqlRe
 /// # Errors
 /// It is a join or something else than a table.
 pub fn single_table(table: &TableWithJoins) -> SqlResult<(ObjectName, Option<String>)> {
-    match (&table.relation, table.joins.is_empty()) {
-        (TableFactor::Table { name, alias, .. }, true) => Ok((
+    match table.joins.is_empty() {
+        true => single_factor(&table.relation),
+        false => Err(no_single_table()),
+    }
+}
+
+/// The name and alias of a table.
+///
+/// # Errors
+/// It is something else.
+pub fn single_factor(table: &TableFactor) -> SqlResult<(ObjectName, Option<String>)> {
+    match table {
+        TableFactor::Table { name, alias, .. } => Ok((
             name.clone(),
             alias.as_ref().map(|alias| millrace_parser::fold(&alias.name)),
         )),
-        _ => Err(
-            SqlError::new(SqlState::SyntaxError, "expected a single table here")
-                .with_hint("Join other tables in FROM or USING."),
-        ),
+        _ => Err(no_single_table()),
     }
+}
+
+fn no_single_table() -> SqlError {
+    SqlError::new(SqlState::SyntaxError, "expected a single table here")
+        .with_hint("Join other tables in FROM or USING.")
 }
 
 /// The name and alias of what a DELETE deletes from.

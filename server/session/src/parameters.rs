@@ -21,7 +21,6 @@ use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types::{self, output};
-use millrace_storage::ObjectId;
 use postgres_types::Type;
 
 use self::inference::Found;
@@ -29,6 +28,7 @@ use crate::names;
 use crate::object_names;
 use crate::query::schema_of;
 use crate::session::Session;
+use crate::statement::with_changes::{self, Parts};
 use crate::statement::{select, show, subscribe, token};
 
 /// The types of a statement's parameters, and its columns if it answers with rows.
@@ -40,9 +40,7 @@ pub fn describe(
     parsed: &Parsed,
     given: &[Option<Type>],
 ) -> SqlResult<(Vec<Type>, Option<SchemaRef>)> {
-    let mut scope = session.scope();
-    scope.target = target(session, &scope, &parsed.statement);
-    let scope = scope;
+    let scope = session.scope();
     let mut statement = parsed.statement.clone();
     let mut placeholders = Placeholders::default();
     visit(&mut statement, &mut placeholders)?;
@@ -58,21 +56,22 @@ pub fn describe(
     {
         statement = Statement::Sql(Box::new(select));
     }
-    if let Some(sql) = inner_sql(&mut statement) {
-        if let ast::Statement::Query(query) = sql
-            && let Some(changing) = crate::statement::insert::with_before(query)
-        {
-            *sql = changing;
-        }
-        if numbers.iter().any(|number| !found.types.contains_key(number)) {
-            found = inference::infer(session, &scope, sql, found.types)?;
-        }
-    }
     let columns = match &statement {
-        Statement::Sql(sql) => describe_sql(session, &scope, sql, &mut found)?,
-        Statement::Explain(_) | Statement::Show(_) | Statement::Describe(_) => describe_listing(&statement),
+        Statement::Sql(sql) => match sql.as_ref() {
+            ast::Statement::Query(query) if with_changes::has_changes(query) => {
+                describe_parts(session, scope, query, &numbers, &mut found)?
+            }
+            sql => describe_one(session, &scope, sql, sql, &numbers, &mut found)?,
+        },
+        Statement::Explain(_) | Statement::Show(_) | Statement::Describe(_) => {
+            if let Some(sql) = inner_sql(&statement) {
+                find_types(session, &scope, sql, &numbers, &mut found)?;
+            }
+            describe_listing(&statement)
+        }
         Statement::Subscribe(of) => Some(subscribe::columns(session, of)?),
         Statement::CreateToken(_) => Some(show::schema(&[token::COLUMN])),
+        Statement::Fetch(fetch) if fetch.only_moves => None,
         Statement::Fetch(fetch) => {
             let name = millrace_parser::fold(&fetch.cursor);
             session
@@ -95,24 +94,63 @@ pub fn describe(
     Ok((types, columns))
 }
 
-/// What an UPDATE or DELETE changes: whether it may is looked at when it runs.
-fn target(session: &Session, scope: &Scope, statement: &Statement) -> Option<ObjectId> {
-    let Statement::Sql(sql) = statement else {
-        return None;
-    };
-    let (name, _) = match sql.as_ref() {
-        ast::Statement::Update(update) => names::single_table(&update.table).ok()?,
-        ast::Statement::Delete(delete) => names::delete_target(delete).ok()?,
-        _ => return None,
-    };
-    names::resolve(session, scope, &name).ok().map(|object| object.id)
+/// Finds out the types of a statement's parameters that are not known yet.
+fn find_types(
+    session: &Session,
+    scope: &Scope,
+    sql: &ast::Statement,
+    numbers: &BTreeSet<usize>,
+    found: &mut Found,
+) -> SqlResult<()> {
+    if numbers.iter().all(|number| found.types.contains_key(number)) {
+        return Ok(());
+    }
+    let hidden = std::mem::take(&mut found.hidden);
+    *found = inference::infer(session, scope, sql, std::mem::take(&mut found.types))?;
+    found.hidden.extend(hidden);
+    Ok(())
+}
+
+/// The columns of a statement. `whole` is the same with what stands before it.
+fn describe_one(
+    session: &Session,
+    scope: &Scope,
+    whole: &ast::Statement,
+    sql: &ast::Statement,
+    numbers: &BTreeSet<usize>,
+    found: &mut Found,
+) -> SqlResult<Option<SchemaRef>> {
+    // Whether it may change what it changes is looked at when it runs.
+    let scope = with_changes::scope_of(session, scope, sql);
+    find_types(session, &scope, whole, numbers, found)?;
+    describe_sql(session, &scope, sql, found)
+}
+
+/// The columns of a statement with changes in it, part by part.
+fn describe_parts(
+    session: &Session,
+    mut scope: Scope,
+    query: &ast::Query,
+    numbers: &BTreeSet<usize>,
+    found: &mut Found,
+) -> SqlResult<Option<SchemaRef>> {
+    let Parts { before, last } = Parts::of(query)?;
+    for (alias, part) in before {
+        let sql = part.change()?;
+        let columns = describe_one(session, &scope, &part.whole()?, &sql, numbers, found)?;
+        if let Some(columns) = columns {
+            with_changes::with_rows(&mut scope, &alias, &columns, vec![])?;
+        }
+    }
+    let sql = last.change()?;
+    describe_one(session, &scope, &last.whole()?, &sql, numbers, found)
 }
 
 /// The query or change of rows in a statement.
-fn inner_sql(statement: &mut Statement) -> Option<&mut ast::Statement> {
+fn inner_sql(statement: &Statement) -> Option<&ast::Statement> {
     match statement {
-        Statement::Sql(sql) => Some(sql.as_mut()),
-        Statement::Explain(explain) => match &mut explain.target {
+        Statement::Sql(sql) => Some(sql.as_ref()),
+        Statement::Explain(explain) => match &explain.target {
             ExplainTarget::Statement(inner) => inner_sql(inner),
             _ => None,
         },
@@ -196,11 +234,15 @@ fn describe_sql(
                     learn(&plan, found)?;
                 }
             }
+            let name = match &insert.table_alias {
+                Some(alias) => millrace_parser::fold(&alias.alias),
+                None => names::last_of_table(&insert.table),
+            };
             returning(
                 session,
                 scope,
                 relation,
-                &names::last_of_table(&insert.table),
+                &name,
                 insert.returning.as_deref(),
                 found,
             )

@@ -13,6 +13,10 @@ pub struct Prepared {
     pub parsed: Option<Arc<Parsed>>,
     /// The type of each parameter, `$1` first.
     pub param_types: Vec<Type>,
+    /// The text of PREPARE; of the protocol's none.
+    pub said: String,
+    /// When it was prepared, in milliseconds since 1970-01-01 UTC.
+    pub began_at_ms: i64,
     /// The columns that the statement answers with; `None` when it answers with none.
     pub columns: Option<SchemaRef>,
 }

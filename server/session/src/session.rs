@@ -282,6 +282,8 @@ impl Session {
             session: Some(self.id),
             target: None,
             settings,
+            given: BTreeMap::new(),
+            before: BTreeMap::new(),
         };
         if acting.is_checked {
             // A schema into which one may not look is passed over, as in PostgreSQL.

@@ -22,6 +22,7 @@ mod grant;
 pub mod insert;
 pub mod job;
 mod lock;
+pub(crate) mod merge;
 mod owned;
 pub mod prepare;
 pub mod returning;
@@ -35,6 +36,7 @@ pub mod token;
 pub mod transaction;
 pub mod truncate;
 pub mod update;
+pub(crate) mod with_changes;
 
 use std::sync::Arc;
 
@@ -154,16 +156,15 @@ async fn execute_sql(
     parsed: &Parsed,
     running: Running,
 ) -> SqlResult<Outcome> {
-    if let ast::Statement::Query(query) = &mut sql
-        && let Some(changing) = insert::with_before(query)
-    {
-        sql = changing;
-    }
     match sql {
+        ast::Statement::Query(query) if with_changes::has_changes(&query) => {
+            Box::pin(with_changes::execute(session, *query, running)).await
+        }
         ast::Statement::Query(_) => Box::pin(select::execute(session, &mut sql, running)).await,
         ast::Statement::Insert(insert) => Box::pin(insert::execute(session, insert, running)).await,
         ast::Statement::Update(update) => Box::pin(update::execute(session, update, running)).await,
         ast::Statement::Delete(delete) => Box::pin(delete::execute(session, delete, running)).await,
+        ast::Statement::Merge(merge) => Box::pin(merge::execute(session, merge, running)).await,
         ast::Statement::Truncate(truncate) => Box::pin(truncate::execute(session, &truncate)).await,
         ast::Statement::StartTransaction { modes, .. } => transaction::begin(session, &modes),
         ast::Statement::Commit { chain, .. } => Box::pin(transaction::commit(session, chain)).await,
@@ -178,7 +179,7 @@ async fn execute_sql(
             name,
             data_types,
             statement,
-        } => prepare::prepare(session, &name, &data_types, *statement, &running),
+        } => prepare::prepare(session, &name, &data_types, *statement, &parsed.text, &running),
         ast::Statement::Execute { name, parameters, .. } => {
             Box::pin(prepare::execute(session, name.as_ref(), &parameters, running)).await
         }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use millrace_catalog::Object;
 use millrace_database::running::CancelHandle;
-use millrace_database::sessions::{Activity, Locking, SessionInfo, SessionStatus, TransactionStatus};
+use millrace_database::sessions::{
+    Activity, CursorShown, Kept, Locking, PreparedShown, SessionInfo, SessionStatus, TransactionStatus,
+};
+use millrace_postgres::types;
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::ObjectId;
 
@@ -52,6 +55,33 @@ impl SessionStatus for Session {
         let now = *self.locking.lock();
         locks.extend(now.filter(|now| !locks.iter().any(|held| held.relation == now.relation)));
         locks
+    }
+
+    fn cursors(&self) -> Vec<CursorShown> {
+        let cursors = self.cursors.lock();
+        let shown = cursors.iter().map(|(name, cursor)| CursorShown {
+            kept: Kept {
+                name: name.clone(),
+                statement: cursor.query.clone(),
+                began_at_ms: cursor.began_at_ms,
+            },
+            is_holdable: cursor.hold,
+            is_scrollable: cursor.scrolls,
+        });
+        shown.collect()
+    }
+
+    fn prepared_statements(&self) -> Vec<PreparedShown> {
+        let prepared = self.prepared.lock();
+        let shown = prepared.iter().map(|(name, prepared)| PreparedShown {
+            kept: Kept {
+                name: name.clone(),
+                statement: prepared.said.clone(),
+                began_at_ms: prepared.began_at_ms,
+            },
+            parameter_types: prepared.param_types.iter().map(types::pg_name).collect(),
+        });
+        shown.collect()
     }
 
     fn cancel_handle(&self) -> CancelHandle {

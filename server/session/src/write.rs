@@ -114,6 +114,37 @@ impl Session {
     /// # Errors
     /// The transaction is read-only, or the lock is not to be had.
     pub(crate) async fn begin_write(self: &Arc<Self>, relation: &Relation) -> SqlResult<WriteScope> {
+        self.begin_write_beside(relation, &BTreeSet::new()).await
+    }
+
+    /// Locks tables until the end of the open transaction, all of them at once.
+    ///
+    /// # Errors
+    /// As [`Session::begin_write`].
+    pub(crate) async fn hold_tables(self: &Arc<Self>, relations: &[&Relation]) -> SqlResult<()> {
+        let Some((first, others)) = relations.split_first() else {
+            return Ok(());
+        };
+        let tables = others
+            .iter()
+            .filter(|other| other.info.kind == RelationKind::Table);
+        let ids = tables.flat_map(|other| {
+            let connected = self.connected(other.info.id);
+            connected.into_iter().chain([other.info.id])
+        });
+        let beside: BTreeSet<RelationId> = ids.collect();
+        self.begin_write_beside(first, &beside)
+            .await?
+            .finish(vec![])
+            .await
+    }
+
+    /// As [`Session::begin_write`], and locks other tables with it.
+    async fn begin_write_beside(
+        self: &Arc<Self>,
+        relation: &Relation,
+        beside: &BTreeSet<RelationId>,
+    ) -> SqlResult<WriteScope> {
         let id = relation.info.id;
         let table = relation.info.kind == RelationKind::Table;
         if self.is_read_only() {
@@ -139,7 +170,9 @@ impl Session {
                 .with_hint("Commit the new column first."));
             }
         }
-        let mut wanted: Vec<RelationId> = connected.iter().copied().chain(table.then_some(id)).collect();
+        let wanted = connected.iter().chain(beside).copied().chain(table.then_some(id));
+        let wanted: BTreeSet<RelationId> = wanted.collect();
+        let mut wanted: Vec<RelationId> = wanted.into_iter().collect();
         wanted.retain(|id| !is_new(*id));
         let mut held: Vec<RelationId> = vec![];
         let (mut locks, in_transaction, before) = {
@@ -230,7 +263,7 @@ impl Session {
             // It is held since the first column.
             return Ok(());
         }
-        self.begin_write(relation).await?.finish(vec![]).await
+        self.hold_tables(&[relation]).await
     }
 
     /// Refuses to change a locked table that was altered since the statement was bound: it would lose what others wrote there

@@ -10,6 +10,7 @@ pub(crate) mod constraints;
 pub mod definitions;
 pub mod functions;
 pub mod locks;
+pub mod own;
 mod privileges;
 mod relations;
 pub mod roles;

@@ -82,8 +82,21 @@ impl SystemCatalog for Schemas {
             .or_else(|| cancel::of_statement(&self.sessions, scope, name))
     }
 
-    fn settings(&self, db: &Database, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>> {
-        pg_catalog::settings::relation(db, settings)
+    fn of_session(
+        &self,
+        db: &Database,
+        name: &str,
+        settings: &Settings,
+        session: Option<i32>,
+    ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+        match name {
+            "pg_settings" => pg_catalog::settings::relation(db, settings).map(Some),
+            "pg_cursors" => pg_catalog::own::cursors(&self.sessions, session).map(Some),
+            "pg_prepared_statements" => {
+                pg_catalog::own::prepared_statements(&self.sessions, session).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 }
 

@@ -385,6 +385,13 @@ impl Resolver<'_> {
             ));
         }
         let is_row = |relation: &scope::Relation| relation.is_called(std::slice::from_ref(name));
+        let mut rows = self.frames.iter().rev().flat_map(|frame| frame.relations());
+        if let Some(row) = rows.find(|relation| is_row(relation))
+            && row.is_value
+            && let Some([column]) = row.columns(self)
+        {
+            return Ok(Some(row.column(ident(column.clone()))));
+        }
         if self.frames.iter().any(|frame| frame.relations().any(is_row)) {
             return Err(DataFusionError::NotImplemented(format!(
                 "a whole row as a value (\"{wanted}\") is not supported: list its columns"

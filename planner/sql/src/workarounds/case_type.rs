@@ -23,7 +23,15 @@ pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         let mut case = match node {
             Expr::Case(case) => case,
             Expr::ScalarFunction(mut call) if ALIKE.contains(&call.func.name()) => {
-                let changed = typed_by_others(&mut call.args.iter_mut().collect::<Vec<_>>(), schema)?;
+                let mut changed = typed_by_others(&mut call.args.iter_mut().collect::<Vec<_>>(), schema)?;
+                let types = call.args.iter().map(|argument| argument.get_type(schema));
+                let types = types.collect::<Result<Vec<_>>>().unwrap_or_default();
+                if let Some(common) = common_float(&types) {
+                    for argument in &mut call.args {
+                        *argument = argument.clone().cast_to(&common, schema)?;
+                    }
+                    changed = true;
+                }
                 let call = Expr::ScalarFunction(call);
                 return Ok(if changed {
                     Transformed::yes(call)
@@ -55,7 +63,10 @@ pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             // Without a type yet, as a parameter.
             return Ok(unchanged(case));
         };
-        let Some(common) = get_coerce_type_for_case_expression(&types, otherwise.as_ref()) else {
+        let all: Vec<DataType> = types.iter().chain(&otherwise).cloned().collect();
+        let common = common_float(&all);
+        let common = common.or_else(|| get_coerce_type_for_case_expression(&types, otherwise.as_ref()));
+        let Some(common) = common else {
             return Ok(unchanged(case));
         };
         if types.iter().chain(&otherwise).all(|own| own == &common) {
@@ -69,6 +80,19 @@ pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         }
         Ok(Transformed::yes(Expr::Case(case)))
     })
+}
+
+/// The type of numerics beside floats, which is that of the floats; DataFusion has a numeric. `None`: they are others.
+fn common_float(types: &[DataType]) -> Option<DataType> {
+    let is_number = |data_type: &DataType| data_type.is_numeric() || data_type.is_null();
+    let has_decimal = types
+        .iter()
+        .any(|data_type| matches!(data_type, DataType::Decimal128(..)));
+    if !has_decimal || !types.iter().all(is_number) {
+        return None;
+    }
+    let floats = [DataType::Float64, DataType::Float32];
+    floats.into_iter().find(|float| types.contains(float))
 }
 
 /// Functions that give one of their arguments.
@@ -142,6 +166,29 @@ fn typed_branches(mut union: Union) -> Result<LogicalPlan> {
                 *branch = Arc::new(LogicalPlan::Projection(typed));
                 changed = true;
             }
+        }
+    }
+    for index in 0..union.schema.fields().len() {
+        let types = union
+            .inputs
+            .iter()
+            .map(|branch| branch.schema().field(index).data_type());
+        let types: Vec<DataType> = types.cloned().collect();
+        let Some(common) = common_float(&types) else {
+            continue;
+        };
+        for (branch, own) in union.inputs.iter_mut().zip(types) {
+            if own == common {
+                continue;
+            }
+            let columns = branch.schema().columns().into_iter().enumerate();
+            let expressions = columns.map(|(place, column)| match place == index {
+                true => cast(Expr::Column(column.clone()), common.clone()).alias(column.name()),
+                false => Expr::Column(column),
+            });
+            let typed = Projection::try_new(expressions.collect(), Arc::clone(branch))?;
+            *branch = Arc::new(LogicalPlan::Projection(typed));
+            changed = true;
         }
     }
     Ok(LogicalPlan::Union(match changed {

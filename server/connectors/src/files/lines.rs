@@ -152,12 +152,9 @@ impl Lines {
         let target = self.rest.len() + PIECE_BYTES;
         while self.rest.len() < target {
             let read = self.bytes.read_buf(&mut self.rest).await;
-            match read.map_err(|error| failed(place, path, &error))? {
-                0 => {
-                    self.is_ended = true;
-                    return Ok(());
-                }
-                _ => {}
+            if read.map_err(|error| failed(place, path, &error))? == 0 {
+                self.is_ended = true;
+                return Ok(());
             }
         }
         Ok(())

@@ -129,6 +129,23 @@ impl Sequences {
         Ok(values)
     }
 
+    /// The definition of a sequence has changed: it goes on from where it is, or from a next value.
+    ///
+    /// # Errors
+    /// The next value is out of bounds, or the catalog cannot be written.
+    pub fn altered(&self, id: ObjectId, next: Option<i64>, session: i32) -> SqlResult<()> {
+        if let Some(next) = next {
+            return self.set(id, next, false, Some(session)).map(|_| ());
+        }
+        let database = self.database()?;
+        let mut counters = self.counters.lock();
+        let counter = counter(&database, &mut counters, id)?;
+        // What was noted ahead may be no value of it any more.
+        note(&database, id, counter.last)?;
+        counter.ahead = 0;
+        Ok(())
+    }
+
     /// Sets a sequence to a value, which was given out (`is_called`) or is the next.
     ///
     /// # Errors
@@ -240,11 +257,11 @@ impl Sequences {
     }
 }
 
-/// A sequence that there is, or that the session's open transaction has made: its values are noted under an id that nobody else
+/// A sequence as the session's open transaction has made it, or as there is one: its values are noted under an id that nobody else
 /// will ever have, whether the transaction is committed or not.
 fn find(database: &Database, id: ObjectId, session: Option<i32>) -> Option<Arc<Object>> {
-    let committed = database.catalog().object(id).cloned();
-    committed.or_else(|| database.sessions.get(session?)?.defined(id))
+    let own = session.and_then(|session| database.sessions.get(session)?.defined(id));
+    own.or_else(|| database.catalog().object(id).cloned())
 }
 
 fn of(object: Option<&Arc<Object>>) -> SqlResult<(&Object, &SequenceDef)> {

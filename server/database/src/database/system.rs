@@ -32,11 +32,17 @@ pub trait SystemCatalog: Send + Sync {
         viewer: Acting,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
 
-    /// `pg_settings`, with the settings of a session.
+    /// As [`SystemRelations::of_session`].
     ///
     /// # Errors
-    /// Its rows could not be put together.
-    fn settings(&self, db: &Database, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>>;
+    /// As there.
+    fn of_session(
+        &self,
+        db: &Database,
+        name: &str,
+        settings: &Settings,
+        session: Option<i32>,
+    ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
 
     /// A function that sees what the names of a statement mean; `None`: it does not depend on that.
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>>;
@@ -71,7 +77,12 @@ impl SystemRelations for Database {
         self.system.function(scope, name)
     }
 
-    fn settings(&self, settings: &Settings) -> SqlResult<Arc<dyn TableProvider>> {
-        self.system.settings(self, settings)
+    fn of_session(
+        &self,
+        name: &str,
+        settings: &Settings,
+        session: Option<i32>,
+    ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
+        self.system.of_session(self, name, settings, session)
     }
 }

@@ -95,9 +95,11 @@ fn distinct(name: &str, taken: &mut BTreeSet<String>) -> Ident {
     }
 }
 
+/// What a column is called for which there is nothing to call it by.
+const NONE: &str = "?column?";
+
 /// The name that PostgreSQL gives to a column that was not named.
 pub fn column_name(expr: &Expr) -> String {
-    const NONE: &str = "?column?";
     match expr {
         Expr::Identifier(name) => millrace_parser::fold(name),
         Expr::CompoundIdentifier(parts) => parts.last().map_or_else(|| NONE.into(), millrace_parser::fold),
@@ -110,19 +112,18 @@ pub fn column_name(expr: &Expr) -> String {
             expr: inner,
             data_type,
             ..
-        } => match column_name(inner) {
-            name if name == NONE => type_column_name(data_type),
-            name => name,
+        } => match is_named(inner) {
+            true => column_name(inner),
+            false => type_column_name(data_type),
         },
         Expr::TypedString(typed) => type_column_name(&typed.data_type),
         Expr::Interval(_) => "interval".into(),
         Expr::Case { else_result, .. } => match else_result.as_deref() {
-            Some(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_))) => {
-                column_name(expr)
-            }
+            Some(expr) if is_named(expr) => column_name(expr),
             _ => "case".into(),
         },
         Expr::Extract { .. } => "extract".into(),
+        Expr::Substring { shorthand: true, .. } => "substr".into(),
         Expr::Substring { .. } => "substring".into(),
         Expr::Trim { .. } => "btrim".into(),
         Expr::Position { .. } => "position".into(),
@@ -139,6 +140,18 @@ pub fn column_name(expr: &Expr) -> String {
             .unwrap_or_else(|| NONE.into()),
         Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => "bool".into(),
         _ => NONE.into(),
+    }
+}
+
+/// Whether an expression has a name of its own, which a cast of it keeps.
+fn is_named(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } | Expr::Cast { expr: inner, .. } => {
+            is_named(inner)
+        }
+        Expr::Case { else_result, .. } => else_result.as_deref().is_some_and(is_named),
+        Expr::TypedString(_) | Expr::Interval(_) | Expr::Value(_) => false,
+        other => column_name(other) != NONE,
     }
 }
 

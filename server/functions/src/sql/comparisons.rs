@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use millrace_postgres::types::is_text;
 use std::sync::Arc;
 
-use crate::arithmetic::read_as;
+use crate::arithmetic::{comparable, read_as};
 use crate::sql::output_types::field_of;
 
 /// The plan, with the literals of its comparisons read.
@@ -29,7 +29,8 @@ pub fn read_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
         let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = names.save(&expr);
-            let read = expr.transform_up(|expr| one(expr, &schema))?;
+            let read = expr
+                .transform_up(|expr| one(expr, &schema)?.transform_data(|expr| in_one_type(expr, &schema)))?;
             Ok(read.update_data(|expr| name.restore(expr)))
         })
     })
@@ -48,6 +49,60 @@ pub(super) fn is_comparison(operator: Operator) -> bool {
 /// Whether an expression is a quoted literal.
 pub(super) fn is_quoted(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), None))
+}
+
+/// What is compared by IN, BETWEEN and IS DISTINCT FROM, in one type with what it is compared with.
+fn in_one_type(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::BinaryExpr(mut binary)
+            if matches!(binary.op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom) =>
+        {
+            let (left, right) = comparable((*binary.left).clone(), (*binary.right).clone(), schema)?;
+            let changed = left != *binary.left || right != *binary.right;
+            (binary.left, binary.right) = (Box::new(left), Box::new(right));
+            let expr = Expr::BinaryExpr(binary);
+            Ok(if changed {
+                Transformed::yes(expr)
+            } else {
+                Transformed::no(expr)
+            })
+        }
+        Expr::Between(mut between) => {
+            let tested = (*between.expr).clone();
+            let (left, low) = comparable(tested.clone(), (*between.low).clone(), schema)?;
+            let (right, high) = comparable(tested.clone(), (*between.high).clone(), schema)?;
+            if left == tested && right == tested && low == *between.low && high == *between.high {
+                return Ok(Transformed::no(Expr::Between(between)));
+            }
+            (between.low, between.high) = (Box::new(low.clone()), Box::new(high.clone()));
+            // Each bound is compared by itself: they may be of two types.
+            let above = left.gt_eq(low);
+            let below = right.lt_eq(high);
+            let within = above.and(below);
+            Ok(Transformed::yes(if between.negated { !within } else { within }))
+        }
+        Expr::InList(mut list) => {
+            let tested = (*list.expr).clone();
+            let mut cast = tested.clone();
+            for item in &mut list.list {
+                let (left, right) = comparable(tested.clone(), item.clone(), schema)?;
+                if left != tested {
+                    cast = left;
+                }
+                *item = right;
+            }
+            if cast == tested {
+                return Ok(Transformed::yes(Expr::InList(list)));
+            }
+            let items = std::mem::take(&mut list.list).into_iter();
+            list.list = items
+                .map(|item| comparable(cast.clone(), item, schema).map(|(_, item)| item))
+                .collect::<Result<_>>()?;
+            list.expr = Box::new(cast);
+            Ok(Transformed::yes(Expr::InList(list)))
+        }
+        other => Ok(Transformed::no(other)),
+    }
 }
 
 fn one(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -168,6 +168,11 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
             data_type,
             ..
         } => Some(cast_to(inner.as_ref().clone(), data_type)?),
+        // Its escapes were read already.
+        Expr::Value(value) => match &value.value {
+            Value::UnicodeStringLiteral(read) => Some(text(read)),
+            _ => None,
+        },
         Expr::TypedString(typed) => Some(cast_to(Expr::Value(typed.value.clone()), &typed.data_type)?),
         Expr::BinaryOp { left, op, right } => binary(left, op, right),
         Expr::Function(function) => {
@@ -415,6 +420,11 @@ fn special_call(function: &Function) -> Option<Expr> {
     let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
         return None;
     };
+    if millrace_parser::fold(name) == "make_interval"
+        && let Some(call) = interval_of_parts(function)
+    {
+        return Some(call);
+    }
     let arguments: Vec<Expr> = match &function.args {
         FunctionArguments::List(list) => list
             .args
@@ -433,6 +443,9 @@ fn special_call(function: &Function) -> Option<Expr> {
         return rows_of(list, arguments);
     }
     match (folded.as_str(), arguments.len()) {
+        ("generate_series", 3) if set_returning::is_of_times(&arguments) => {
+            rows_of(crate::zoned_shift::SERIES, arguments)
+        }
         ("generate_series", 2 | 3) => rows_of("generate_series", arguments),
         // No table has partitions.
         ("pg_partition_ancestors", 1) => rows_of(
@@ -459,6 +472,11 @@ fn special_call(function: &Function) -> Option<Expr> {
             cast::NAME,
             vec![Expr::Function(function.clone()), text("uuid")],
         )),
+        ("num_nulls", 1..) => Some(counted(&arguments, |argument| Expr::IsNull(Box::new(argument)))),
+        ("num_nonnulls", 1..) => Some(counted(&arguments, |argument| {
+            Expr::IsNotNull(Box::new(argument))
+        })),
+        ("to_timestamp", 1) => Some(call("timestamp_of_epoch", arguments)),
         ("to_timestamp", 2) => Some(call(crate::by_pattern::TO_TIMESTAMP, arguments)),
         // DataFusion counts with unsigned numbers, which PostgreSQL has not.
         ("cardinality" | "array_ndims" | "array_position", _) => signed(function, "integer"),
@@ -470,6 +488,49 @@ fn special_call(function: &Function) -> Option<Expr> {
         )),
         _ => None,
     }
+}
+
+/// `make_interval(days => 10)`, whose arguments may be named; `None`: they are not.
+fn interval_of_parts(function: &Function) -> Option<Expr> {
+    const PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let mut parts = vec![number("0".to_owned()); PARTS.len()];
+    let mut are_named = list.args.is_empty();
+    for (index, argument) in list.args.iter().enumerate() {
+        match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => *parts.get_mut(index)? = value.clone(),
+            FunctionArg::Named {
+                name,
+                arg: FunctionArgExpr::Expr(value),
+                ..
+            } => {
+                let place = PARTS
+                    .iter()
+                    .position(|part| *part == millrace_parser::fold(name))?;
+                parts[place] = value.clone();
+                are_named = true;
+            }
+            _ => return None,
+        }
+    }
+    are_named.then(|| call("make_interval", parts))
+}
+
+/// How many of the arguments are so.
+fn counted(arguments: &[Expr], is_so: impl Fn(Expr) -> Expr) -> Expr {
+    let one = |argument: &Expr| {
+        let is_so = is_so(Expr::Nested(Box::new(argument.clone())));
+        call(cast::NAME, vec![Expr::Nested(Box::new(is_so)), text("integer")])
+    };
+    let each = arguments.iter().map(one);
+    let sum = each.reduce(|left, right| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::Plus,
+        right: Box::new(right),
+    });
+    Expr::Nested(Box::new(sum.unwrap_or_else(|| number("0".to_owned()))))
 }
 
 /// The call, with the type that PostgreSQL gives it.

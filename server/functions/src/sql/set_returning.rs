@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_postgres::error::{SqlError, SqlResult};
 
-use crate::syntax::{call, number, parsed_query, text};
+use crate::syntax::{self, call, number, parsed_query, text};
 
 /// A function in FROM that has no rows, since no table has partitions: `generate_series(1, 0)`.
 fn without_rows(factor: &ast::TableFactor) -> ast::TableFactor {
@@ -27,7 +27,7 @@ fn without_rows(factor: &ast::TableFactor) -> ast::TableFactor {
 
 /// Set-returning functions that DataFusion has not, in FROM: `f(x) AS a` is `LATERAL (SELECT f(x)) AS a`.
 pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>> {
-    let (name, arguments, alias, with_ordinality) = match factor {
+    let (name, given, alias, with_ordinality) = match factor {
         ast::TableFactor::Table {
             name,
             args: Some(args),
@@ -60,7 +60,8 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
         // It has two, with names of their own.
         "pg_options_to_table" => Ident::new("option_name"),
         "jsonb_each" | "json_each" | "jsonb_each_text" | "json_each_text" => Ident::new("key"),
-        "jsonb_object_keys"
+        "generate_series"
+        | "jsonb_object_keys"
         | "json_object_keys"
         | "string_to_table"
         | "regexp_matches"
@@ -70,22 +71,29 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
         },
         _ => return Ok(None),
     };
-    if *with_ordinality {
-        return Err(SqlError::unsupported(format!(
-            "{function}() WITH ORDINALITY is not supported; unnest() WITH ORDINALITY is"
-        )));
-    }
-    let expressions: Vec<Expr> = arguments
+    let expressions: Vec<Expr> = given
         .iter()
         .filter_map(|argument| match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
             _ => None,
         })
         .collect();
+    if function == "generate_series" && !is_of_times(&expressions) {
+        return Ok(None);
+    }
+    if *with_ordinality {
+        return Err(SqlError::unsupported(format!(
+            "{function}() WITH ORDINALITY is not supported; unnest() WITH ORDINALITY is"
+        )));
+    }
     let mut query = parsed_query("SELECT 1")?;
     if let SetExpr::Select(select) = query.body.as_mut() {
         select.projection = match (function.as_str(), expressions.as_slice()) {
             ("pg_options_to_table", [options]) => options_columns(options),
+            ("generate_series", series) => vec![SelectItem::ExprWithAlias {
+                expr: call("unnest", vec![call(crate::zoned_shift::SERIES, series.to_vec())]),
+                alias: column,
+            }],
             ("jsonb_each" | "json_each", [object]) => members(object, BinaryOperator::Arrow),
             ("jsonb_each_text" | "json_each_text", [object]) => members(object, BinaryOperator::LongArrow),
             _ => vec![SelectItem::ExprWithAlias {
@@ -106,6 +114,30 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
         alias: Some(alias),
         sample: None,
     }))
+}
+
+/// Whether it is a series of times that has these arguments: its step is a length of time.
+pub(super) fn is_of_times(arguments: &[Expr]) -> bool {
+    matches!(arguments, [_, _, step] if is_length(step))
+}
+
+/// Whether an expression is a length of time, as it is written.
+fn is_length(step: &Expr) -> bool {
+    match step {
+        Expr::Interval(_) => true,
+        Expr::Nested(inner) => is_length(inner),
+        Expr::Value(value) => matches!(value.value, Value::SingleQuotedString(_)),
+        Expr::Cast { data_type, .. } => matches!(data_type, ast::DataType::Interval { .. }),
+        Expr::TypedString(typed) => matches!(typed.data_type, ast::DataType::Interval { .. }),
+        // What a cast has become.
+        Expr::Function(function) => match syntax::arguments(function).as_slice() {
+            [_, Expr::Value(name)] if function.name.to_string() == crate::cast::NAME => {
+                matches!(&name.value, Value::SingleQuotedString(name) if name.starts_with("interval"))
+            }
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// The names and values of options, which are texts such as `name=value`.

@@ -2,11 +2,10 @@
 //!
 //! In a bound plan, [`by_value`] sorts jsonb and interval by the keys that compare as their values do.
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
-use millrace_postgres::types::ANNOTATION;
 
 use crate::datetime::{self, Function};
 use crate::jsonb;
@@ -43,22 +42,16 @@ fn key(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     let (_, field) = expr.to_field(schema).ok()?;
     let function = match field.data_type() {
         DataType::Interval(_) => datetime::udf(Function::SortKey),
-        _ if is_jsonb(&field) => jsonb::udf(jsonb::SORT_KEY),
+        _ if jsonb::is_jsonb(&field) => jsonb::udf(jsonb::SORT_KEY),
         _ => return None,
     };
     Some(function.call(vec![expr.clone()]))
 }
 
-fn is_jsonb(field: &Field) -> bool {
-    field
-        .metadata()
-        .get(ANNOTATION)
-        .is_some_and(|name| name == "jsonb")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow::datatypes::Field;
     use datafusion::logical_expr::col;
     use millrace_postgres::types::SqlType;
 

@@ -13,7 +13,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan, Operator};
 use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::{SqlError, SqlState};
-use millrace_postgres::types::plain_name;
+use millrace_postgres::types::{ANNOTATION, plain_name};
 
 use crate::cast;
 use crate::sql::{quantified, stored_texts};
@@ -401,16 +401,47 @@ fn casts(function: &datafusion::logical_expr::expr::ScalarFunction, schema: &DFS
     let (Some(from), Ok((_, to))) = (typed(value, schema), call.to_field(schema)) else {
         return Ok(());
     };
+    if let Some(has) = of_documents(&from, &to) {
+        return match has {
+            true => Ok(()),
+            false => Err(no_cast(&from, &to).into()),
+        };
+    }
     // A literal is an `integer` here that DataFusion has for a wider one.
     let is_literal = matches!(value, Expr::Literal(..));
     if has_cast(from.data_type(), to.data_type(), is_literal) {
         return Ok(());
     }
-    Err(SqlError::new(
+    Err(no_cast(&from, &to).into())
+}
+
+fn no_cast(from: &Field, to: &Field) -> SqlError {
+    SqlError::new(
         SqlState::CannotCoerce,
-        format!("cannot cast type {} to {}", plain_name(&from), plain_name(&to)),
+        format!("cannot cast type {} to {}", plain_name(from), plain_name(to)),
     )
-    .into())
+}
+
+/// Whether there is a cast, where one of the types is json, jsonb or uuid, which texts hold here; `None`: neither is.
+fn of_documents(from: &Field, to: &Field) -> Option<bool> {
+    let special = |field: &Field| {
+        let name = field.metadata().get(ANNOTATION).map(String::as_str);
+        ["json", "jsonb", "uuid"]
+            .into_iter()
+            .find(|known| name == Some(*known))
+    };
+    let is_text = |field: &Field| of_type(field.data_type()) == Family::Text && special(field).is_none();
+    let is_document = |name: &str| name != "uuid";
+    match (special(from), special(to)) {
+        (None, None) => None,
+        _ if from.data_type().is_null() => Some(true),
+        (Some(from), Some(to)) => Some(from == to || is_document(from) && is_document(to)),
+        (None, Some(_)) => Some(is_text(from)),
+        (Some(from), None) => {
+            let is_scalar = matches!(of_type(to.data_type()), Family::Number | Family::Boolean);
+            Some(is_text(to) || from == "jsonb" && is_scalar)
+        }
+    }
 }
 
 /// Whether PostgreSQL has a cast from the one type to the other.
@@ -430,6 +461,7 @@ fn has_cast(from: &DataType, to: &DataType, is_literal: bool) -> bool {
             matches!(from, DataType::Int32) || is_literal && from.is_integer()
         }
         (Family::Boolean, Family::Number) => matches!(to, DataType::Int32),
+        (Family::Time, Family::Time) => true,
         (Family::Date, Family::Time) => {
             matches!(from, DataType::Timestamp(..)) && matches!(to, DataType::Time64(_) | DataType::Time32(_))
         }

@@ -50,6 +50,7 @@ fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
         return Transformed::no(expr);
     };
     let is_instant = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Timestamp(_, Some(_))));
+    let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
     let to_or_from_local =
         |expr: &Expr| datetime::udf(Function::TimeZone).call(vec![lit(zone.sql_name()), expr.clone()]);
     match (func.name(), args.as_slice()) {
@@ -67,9 +68,13 @@ fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
         (date_part::DATE_PART | date_part::EXTRACT, [part, value]) if is_instant(value) => {
             Transformed::yes(func.call(vec![part.clone(), value.clone(), lit(zone.sql_name())]))
         }
-        ("generate_series", [from, to, step]) if is_instant(from) && is_instant(to) => {
+        ("generate_series" | zoned_shift::SERIES, [from, to, step]) if is_instant(from) || is_instant(to) => {
             let arguments = vec![from.clone(), to.clone(), step.clone(), lit(zone.sql_name())];
             Transformed::yes(zoned_shift::series().call(arguments))
+        }
+        (zoned_shift::SERIES, [from, ..]) if args.len() == 3 && is_date(from) => {
+            let arguments = args.iter().cloned().chain([lit(zone.sql_name())]);
+            Transformed::yes(zoned_shift::series().call(arguments.collect()))
         }
         // Instants in a text are written as they are shown.
         ("concat" | "concat_ws" | "format", args) if args.iter().any(is_instant) => {

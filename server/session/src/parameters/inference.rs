@@ -141,6 +141,7 @@ impl Inference<'_> {
             ast::Statement::Insert(insert) => self.insert(insert),
             ast::Statement::Update(update) => self.update(update),
             ast::Statement::Delete(delete) => self.delete(delete),
+            ast::Statement::Merge(merge) => self.merge(merge),
             _ => Ok(()),
         }
     }
@@ -236,6 +237,46 @@ impl Inference<'_> {
         self.condition(delete.selection.as_ref())?;
         self.returning(delete.returning.as_deref())?;
         self.frames.pop();
+        Ok(())
+    }
+
+    fn merge(&mut self, merge: &ast::Merge) -> SqlResult<()> {
+        let (name, alias) = names::single_factor(&merge.table)?;
+        let object = names::resolve(self.session, self.scope, &name)?;
+        let relation = crate::write::table(&object, "merge into")?;
+        let name = alias.unwrap_or_else(|| names::last(&name));
+        let source = TableWithJoins {
+            relation: merge.source.clone(),
+            joins: vec![],
+        };
+        self.enter_changed(relation, &name, std::slice::from_ref(&source))?;
+        self.condition(Some(&merge.on))?;
+        for clause in &merge.clauses {
+            self.condition(clause.predicate.as_ref())?;
+            match &clause.action {
+                ast::MergeAction::Update(update) => self.assignments(relation, &update.assignments)?,
+                ast::MergeAction::Insert(insert) => self.merged(relation, insert)?,
+                ast::MergeAction::Delete { .. } => {}
+            }
+        }
+        self.frames.pop();
+        Ok(())
+    }
+
+    /// The values that a MERGE inserts.
+    fn merged(&mut self, relation: &Relation, insert: &ast::MergeInsertExpr) -> SqlResult<()> {
+        let ast::MergeInsertKind::Values(values) = &insert.kind else {
+            return Ok(());
+        };
+        let columns: Vec<String> = insert.columns.iter().map(names::last).collect();
+        let places = match columns.is_empty() {
+            true => (0..relation.columns.len()).collect(),
+            false => positions(relation, &columns)?,
+        };
+        for (index, value) in values.rows.iter().flat_map(|row| row.content.iter().enumerate()) {
+            let field = places.get(index).map(|place| relation.schema().field(*place));
+            self.assigned(value, field.map(types::pg_type).as_ref())?;
+        }
         Ok(())
     }
 
@@ -397,7 +438,10 @@ impl Inference<'_> {
                 }
                 columns.into_iter().map(|column| self.agreed(column)).collect()
             }
-            SetExpr::Insert(statement) | SetExpr::Update(statement) | SetExpr::Delete(statement) => {
+            SetExpr::Insert(statement)
+            | SetExpr::Update(statement)
+            | SetExpr::Delete(statement)
+            | SetExpr::Merge(statement) => {
                 self.statement(statement)?;
                 Ok(vec![])
             }

@@ -6,7 +6,9 @@
 mod column;
 mod constraint;
 mod form;
+mod identity;
 pub(super) mod owner;
+mod sequence;
 mod watermark;
 
 use std::sync::Arc;
@@ -79,6 +81,7 @@ fn is_of_table(operation: &AlterOperation) -> bool {
         AlterOperation::DropColumn { .. }
             | AlterOperation::SetColumnType { .. }
             | AlterOperation::SetColumnNotNull { .. }
+            | AlterOperation::AddIdentity { .. }
             | AlterOperation::AddConstraint(_)
             | AlterOperation::DropConstraint { .. }
             | AlterOperation::RenameConstraint { .. }
@@ -99,6 +102,7 @@ async fn perform(
         Kind::View => ("ALTER VIEW", ObjectKind::View),
         Kind::MaterializedView => ("ALTER MATERIALIZED VIEW", ObjectKind::MaterializedView),
         Kind::Index => ("ALTER INDEX", ObjectKind::Index),
+        Kind::Sequence => ("ALTER SEQUENCE", ObjectKind::Sequence),
         _ => {
             return Err(SqlError::unsupported(
                 "ALTER of this kind of object is not supported",
@@ -183,6 +187,7 @@ async fn perform(
         | AlterOperation::DropColumn { .. }
         | AlterOperation::SetColumnType { .. }
         | AlterOperation::SetColumnNotNull { .. }
+        | AlterOperation::AddIdentity { .. }
         | AlterOperation::AddConstraint(_)
         | AlterOperation::DropConstraint { .. }
         | AlterOperation::RenameConstraint { .. }) => {
@@ -200,6 +205,9 @@ async fn perform(
         }
         AlterOperation::SetColumnDefault { name, default } => {
             set_default(session, &scope, &guard, &object, (&name, default))?;
+        }
+        AlterOperation::SetSequence(clauses) => {
+            sequence::set(session, &scope, &guard, &object, &clauses)?;
         }
         AlterOperation::SetOptions(options) if is_watermark(&object, &options) => {
             watermark::set_back(session, &guard, &object, &options.0[0].value).await?;
@@ -262,6 +270,11 @@ async fn of_table(altering: &form::Altering<'_>, operation: AlterOperation) -> S
             using,
         } => altering.set_type(&name, &data_type, using).await,
         AlterOperation::SetColumnNotNull { name, not_null } => altering.set_not_null(&name, not_null).await,
+        AlterOperation::AddIdentity {
+            name,
+            identity,
+            sequence,
+        } => identity::add(altering, &name, &identity, sequence.as_ref()).await,
         AlterOperation::AddConstraint(constraint) => altering.add_constraint(*constraint).await,
         AlterOperation::DropConstraint {
             if_exists,

@@ -4,7 +4,7 @@ mod beside;
 pub(super) mod constraints;
 mod foreign_keys;
 mod include;
-mod own_sequences;
+pub(crate) mod own_sequences;
 mod table_as;
 mod upstream;
 
@@ -189,6 +189,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
     }
     let given = std::mem::take(&mut create.include);
     include::include(given, &mut create.columns, &mut create.options)?;
+    without_storage_parameters(session, &mut create.options);
     let mut options = create.options.clone();
     let keeping = Retention::new(&mut options, ObjectKind::Table)?;
     let connector = ConnectorDef::new(&mut options)?;
@@ -597,4 +598,18 @@ fn refuse_extras(
         ));
     }
     Ok(())
+}
+
+/// Leaves out parameters that only say how PostgreSQL stores rows, and tells so.
+fn without_storage_parameters(session: &Session, options: &mut Options) {
+    options.0.retain(|option| {
+        let name = option.name.value.to_lowercase();
+        let is_of_storage =
+            name == "fillfactor" || name == "parallel_workers" || name.contains("autovacuum_");
+        if is_of_storage {
+            let message = format!("storage parameter \"{name}\" has no effect in millrace");
+            session.notice(Severity::Notice, message);
+        }
+        !is_of_storage
+    });
 }

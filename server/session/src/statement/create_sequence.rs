@@ -8,7 +8,7 @@ use millrace_catalog::{Definition, Object};
 use millrace_database::clock::now_ms;
 use millrace_database::database::rows::positions;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_storage::ObjectKind;
+use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::names;
 use crate::notice::Severity;
@@ -38,10 +38,8 @@ pub async fn execute(session: &Arc<Session>, new: NewSequence, text: &str) -> Sq
         return done("CREATE SEQUENCE");
     }
     guard.check_free(&scope.database, &schema, &name)?;
-    if let Some(column) = &new.owned_by
-        && !column.to_string().eq_ignore_ascii_case("none")
-    {
-        definition.owner = Some(owner(session, &scope, column)?.id);
+    if let Some(column) = &new.owned_by {
+        definition.owner = owned_by(session, &scope, column)?;
     }
     let rights = scope.rights_of_new(ObjectKind::Sequence, &schema);
     let object = Object {
@@ -59,6 +57,21 @@ pub async fn execute(session: &Arc<Session>, new: NewSequence, text: &str) -> Sq
     };
     guard.create(object).await?;
     done("CREATE SEQUENCE")
+}
+
+/// The table with which a sequence goes, by what OWNED BY names; `None`: NONE.
+///
+/// # Errors
+/// It is no column of a table.
+pub(crate) fn owned_by(
+    session: &Session,
+    scope: &millrace_catalog::scope::Scope,
+    column: &ObjectName,
+) -> SqlResult<Option<ObjectId>> {
+    match column.to_string().eq_ignore_ascii_case("none") {
+        true => Ok(None),
+        false => owner(session, scope, column).map(|table| Some(table.id)),
+    }
 }
 
 /// The table of a column.

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{self, CloseCursor, Declare, FetchDirection};
+use futures::TryStreamExt;
 use millrace_database::running::Running;
 use millrace_parser::ast::{DeclareSubscribeCursor, Fetch};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal::df;
 use millrace_postgres::units;
 
-use crate::cursor::{Cursor, Patience};
+use crate::cursor::{Cursor, Movement, Patience};
 use crate::limits::check_limit;
 use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::{OutputColumns, Providers};
+use crate::query::{OutputColumns, Providers, rows_of};
 use crate::session::Session;
 use crate::statement::{done, select, subscribe};
 use crate::transaction::Transaction;
@@ -34,10 +36,7 @@ pub async fn declare(
         if statement.binary == Some(true) {
             return Err(SqlError::unsupported("binary cursors are not supported"));
         }
-        if statement.scroll == Some(true) {
-            return Err(SqlError::unsupported("scrolling cursors are not supported")
-                .with_hint("Declare it with NO SCROLL: rows can only be fetched forward."));
-        }
+        let scrolls = statement.scroll == Some(true);
         check_new(session, &name, hold)?;
         let scope = session.scope();
         let mut statement = ast::Statement::Query(query);
@@ -46,10 +45,14 @@ pub async fn declare(
         let physical = session.physical_plan(plan, &Providers::new()).await?;
         let stream = session.start(physical)?;
         let schema = columns.applied(&stream.schema());
-        session
-            .cursors
-            .lock()
-            .insert(name, Cursor::new(hold, text.to_string(), schema, stream));
+        let cursor = Cursor::new(hold, text.to_string(), schema, stream);
+        session.cursors.lock().insert(
+            name,
+            match scrolls {
+                true => cursor.scrolling(),
+                false => cursor,
+            },
+        );
     }
     // The cursor's stream outlives this statement; each FETCH has its own right to run.
     drop(running);
@@ -91,10 +94,10 @@ fn check_new(session: &Session, name: &str, hold: bool) -> SqlResult<()> {
     check_limit(cursors.len(), "cursors")
 }
 
-/// FETCH count FROM name.
+/// FETCH or MOVE, in any direction.
 pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Running) -> SqlResult<Outcome> {
     let name = millrace_parser::fold(&fetch.cursor);
-    let count = count(&fetch.direction)?;
+    let movement = movement(&fetch.direction)?;
     let cursor = (session.cursors.lock().get(&name).cloned()).ok_or_else(|| undefined(&name))?;
     let patience = match (&fetch.timeout, cursor.is_following) {
         (None, false) => Patience::None,
@@ -108,12 +111,27 @@ pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Runnin
             .with_hint("FETCH .. WITH (timeout = ..) is for cursors over SUBSCRIBE."));
         }
     };
-    let Some(rows) = cursor.fetch(count, patience) else {
-        return Err(
-            SqlError::new(SqlState::ObjectInUse, format!("cursor \"{name}\" is in use"))
-                .with_detail("The rows of the previous FETCH have not all been read."),
-        );
+    let in_use = || {
+        SqlError::new(SqlState::ObjectInUse, format!("cursor \"{name}\" is in use"))
+            .with_detail("The rows of the previous FETCH have not all been read.")
     };
+    let rows = match cursor.scrolls {
+        true => {
+            let batches = df(running.run(async { Ok(cursor.scroll(movement).await) }).await?)?;
+            rows_of(Arc::clone(&cursor.schema), batches.ok_or_else(in_use)?)
+        }
+        false => cursor
+            .fetch(count(movement, &fetch.direction)?, patience)
+            .ok_or_else(in_use)?,
+    };
+    if fetch.only_moves {
+        let rows = rows.map_ok(|batch| batch.num_rows() as u64);
+        let passed = running
+            .run(async { df(rows.try_collect::<Vec<u64>>().await) })
+            .await?;
+        let tag = CommandTag::rows("MOVE", passed.iter().sum());
+        return Ok(Outcome::Done { tag });
+    }
     let (schema, stream) = session.guarded(rows, &OutputColumns::default(), running);
     Ok(Outcome::Rows {
         schema,
@@ -137,9 +155,10 @@ fn timeout(text: &str) -> SqlResult<Duration> {
     }
 }
 
-fn count(direction: &FetchDirection) -> SqlResult<usize> {
-    let number = |value: &ast::Value| match value {
-        ast::Value::Number(text, _) => text.parse::<usize>().map_err(|_| {
+/// Where a cursor moves, by what FETCH or MOVE says.
+fn movement(direction: &FetchDirection) -> SqlResult<Movement> {
+    let number = |value: &ast::ValueWithSpan| match &value.value {
+        ast::Value::Number(text, _) => text.parse::<i64>().map_err(|_| {
             SqlError::new(
                 SqlState::SyntaxError,
                 format!("FETCH takes a count of rows, not {text}"),
@@ -150,16 +169,38 @@ fn count(direction: &FetchDirection) -> SqlResult<usize> {
             format!("FETCH takes a count of rows, not {other}"),
         )),
     };
-    match direction {
-        FetchDirection::Next | FetchDirection::Forward { limit: None } => Ok(1),
-        FetchDirection::All | FetchDirection::ForwardAll => Ok(usize::MAX),
-        FetchDirection::Count { limit } => number(&limit.value),
-        FetchDirection::Forward { limit: Some(limit) } => number(&limit.value),
-        other => Err(SqlError::new(
+    let forward = |count: i64| match count < 0 {
+        true => Movement::Backward(count.unsigned_abs()),
+        false => Movement::Forward(count.unsigned_abs()),
+    };
+    let backward = |count: i64| forward(count.saturating_neg());
+    Ok(match direction {
+        FetchDirection::Next | FetchDirection::Forward { limit: None } => Movement::Forward(1),
+        FetchDirection::All | FetchDirection::ForwardAll => Movement::Forward(u64::MAX),
+        FetchDirection::Count { limit } | FetchDirection::Forward { limit: Some(limit) } => {
+            forward(number(limit)?)
+        }
+        FetchDirection::Prior | FetchDirection::Backward { limit: None } => Movement::Backward(1),
+        FetchDirection::Backward { limit: Some(limit) } => backward(number(limit)?),
+        FetchDirection::BackwardAll => Movement::Backward(u64::MAX),
+        FetchDirection::First => Movement::Absolute(1),
+        FetchDirection::Last => Movement::Absolute(-1),
+        FetchDirection::Absolute { limit } => Movement::Absolute(number(limit)?),
+        FetchDirection::Relative { limit } => Movement::Relative(number(limit)?),
+    })
+}
+
+/// The rows of a movement of a cursor that only goes forward.
+fn count(movement: Movement, direction: &FetchDirection) -> SqlResult<usize> {
+    match movement {
+        Movement::Forward(count) => Ok(usize::try_from(count).unwrap_or(usize::MAX)),
+        Movement::Relative(1) => Ok(1),
+        _ => Err(SqlError::new(
             SqlState::ObjectNotInPrerequisiteState,
             "cursor can only scan forward",
         )
-        .with_detail(format!("FETCH {other} would move backward or skip rows."))),
+        .with_detail(format!("FETCH {direction} would move backward or skip rows."))
+        .with_hint("Declare it with SCROLL option to enable backward scan.")),
     }
 }
 

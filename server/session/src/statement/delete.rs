@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch};
-use datafusion::sql::sqlparser::ast::Delete;
+use datafusion::sql::sqlparser::ast::{Delete, With};
 use millrace_catalog::Relation;
+use millrace_catalog::scope::Scope;
 use millrace_database::running::Running;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -13,13 +14,26 @@ use millrace_storage::ChangeBatch;
 use crate::access;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
-use crate::statement::returning;
+use crate::statement::returning::{self, Changed};
 use crate::statement::update::{changing_query, changing_rows, once_each};
 use crate::{names, write};
 
 /// Executes DELETE.
 pub async fn execute(session: &Arc<Session>, delete: Delete, running: Running) -> SqlResult<Outcome> {
-    let scope = session.scope();
+    let changed = change(session, session.scope(), None, delete).await?;
+    Ok(changed.outcome(session, running))
+}
+
+/// Makes the change of a DELETE behind a WITH clause.
+///
+/// # Errors
+/// Whatever is wrong with it; nothing was changed then.
+pub(crate) async fn change(
+    session: &Arc<Session>,
+    scope: Scope,
+    with: Option<&With>,
+    delete: Delete,
+) -> SqlResult<Changed> {
     let (name, alias) = names::delete_target(&delete)?;
     let object = names::resolve(session, &scope, &name)?;
     let scope = access::changing(scope, object.id);
@@ -33,6 +47,7 @@ pub async fn execute(session: &Arc<Session>, delete: Delete, running: Running) -
     let using = delete.using.as_deref().map(names::joined);
     let shown = alias.unwrap_or_else(|| names::last(&name));
     let text = changing_query(
+        with,
         relation,
         &name,
         &shown,
@@ -49,7 +64,7 @@ pub async fn execute(session: &Arc<Session>, delete: Delete, running: Running) -
     let returned = returning::evaluate(session, &scope, relation, &shown, items, gone).await?;
     write.finish(changes).await?;
     let tag = CommandTag::rows("DELETE", count as u64);
-    Ok(returning::outcome(session, returned, tag, running))
+    Ok(Changed { returned, tag })
 }
 
 /// The changes that take rows away, and the rows under the table's own schema.

@@ -4,6 +4,7 @@ mod analyze;
 mod placement;
 mod predict;
 mod predict_view;
+mod tree;
 mod unnested;
 mod watch;
 
@@ -41,7 +42,8 @@ pub async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outc
                 } else if explain.options.predict {
                     predict::query(session, &mut sql, &explain.options).await?
                 } else {
-                    query(session, &mut sql, plan_type, verbose).await?
+                    let format = explain.options.format;
+                    query(session, &mut sql, plan_type, format, verbose).await?
                 }
             }
             Statement::CreateMaterializedView(create) if !explain.analyze => {
@@ -161,9 +163,12 @@ fn check(explain: &Explain) -> SqlResult<()> {
                 .with_hint("The formats are TEXT and JSON."),
         );
     }
-    if options.format != ExplainFormat::Text && !explain.analyze && !options.predict {
+    let is_plan_of_query = is_query && options.plan_type == ExplainType::Physical;
+    let is_known =
+        options.format == ExplainFormat::Text || options.format == ExplainFormat::Json && is_plan_of_query;
+    if !is_known && !explain.analyze && !options.predict {
         return Err(SqlError::unsupported(
-            "EXPLAIN of plans in formats other than TEXT is not supported yet",
+            "EXPLAIN is supported in FORMAT TEXT, and FORMAT JSON of the physical plan of a query",
         ));
     }
     Ok(())
@@ -182,6 +187,7 @@ async fn query(
     session: &Arc<Session>,
     sql: &mut ast::Statement,
     plan_type: ExplainType,
+    format: ExplainFormat,
     verbose: bool,
 ) -> SqlResult<Vec<String>> {
     let scope = session.scope();
@@ -193,6 +199,9 @@ async fn query(
             let physical = session
                 .physical_plan_choosing(plan, &Providers::new(), Arc::clone(&choice))
                 .await?;
+            if format == ExplainFormat::Json {
+                return tree::lines(physical.as_ref());
+            }
             let mut lines = physical_lines(physical.as_ref(), verbose);
             let why = choice.binary().into_iter();
             lines.extend(why.map(|why| format!("cycle with binary joins: {why}")));

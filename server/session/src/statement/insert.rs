@@ -27,15 +27,23 @@ use millrace_storage::ChangeBatch;
 use crate::keys::check_unique;
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::Providers;
 use crate::sequences;
 use crate::session::Session;
-use crate::statement::{returning, select};
+use crate::statement::returning::{self, Changed};
+use crate::statement::select;
 use crate::write::{WriteScope, writable};
 
 /// Executes INSERT.
-pub async fn execute(session: &Arc<Session>, mut insert: Insert, running: Running) -> SqlResult<Outcome> {
-    let scope = session.scope();
+pub async fn execute(session: &Arc<Session>, insert: Insert, running: Running) -> SqlResult<Outcome> {
+    let changed = change(session, session.scope(), insert).await?;
+    Ok(changed.outcome(session, running))
+}
+
+/// Makes the change of an INSERT.
+///
+/// # Errors
+/// Whatever is wrong with it; nothing was changed then.
+pub(crate) async fn change(session: &Arc<Session>, scope: Scope, mut insert: Insert) -> SqlResult<Changed> {
     let object = names::insert_target(session, &scope, &insert)?;
     let relation = writable(&object, "insert into")?;
     if insert.or.is_some() || insert.replace_into || insert.ignore {
@@ -116,20 +124,7 @@ pub async fn execute(session: &Arc<Session>, mut insert: Insert, running: Runnin
     let returned = returning::evaluate(session, &scope, relation, &name, items, changes.rows).await?;
     write.finish(changes.changes).await?;
     let tag = CommandTag::rows("INSERT 0", count);
-    Ok(returning::outcome(session, returned, tag, running))
-}
-
-/// `WITH .. INSERT .. SELECT` as an INSERT whose query has the WITH; `None`: it is something else.
-pub(crate) fn with_before(query: &mut ast::Query) -> Option<ast::Statement> {
-    let SetExpr::Insert(ast::Statement::Insert(insert)) = query.body.as_mut() else {
-        return None;
-    };
-    let source = insert.source.as_mut()?;
-    if source.with.is_some() {
-        return None;
-    }
-    source.with = query.with.take();
-    Some(ast::Statement::Insert(insert.clone()))
+    Ok(Changed { returned, tag })
 }
 
 /// The rows of the query, one column for each that is given. `given` is cut to what VALUES without a column list has.
@@ -169,8 +164,11 @@ async fn source(
     let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Run)?;
     fit(given, plan.schema().fields().len(), listed)?;
     check_assignable(&plan, relation, given)?;
-    let mut instead = Providers::new();
-    if relation.info.kind == RelationKind::Table && df(relations(&plan))?.contains(&relation.info.id) {
+    let mut instead = scope.before.clone();
+    if !instead.contains_key(&relation.info.id)
+        && relation.info.kind == RelationKind::Table
+        && df(relations(&plan))?.contains(&relation.info.id)
+    {
         instead.insert(relation.info.id, write.current().await?);
     }
     session.collect(plan, &instead).await
@@ -204,7 +202,7 @@ fn without_computed(relation: &Relation, values: &mut ast::Values, given: &mut V
 }
 
 /// Refuses values for columns whose values are always those of a sequence.
-fn check_identity(relation: &Relation, given: &[usize]) -> SqlResult<()> {
+pub(crate) fn check_identity(relation: &Relation, given: &[usize]) -> SqlResult<()> {
     for position in given {
         let column = &relation.columns[*position];
         let name = column.field.name();
@@ -247,7 +245,7 @@ fn check_assignable(plan: &LogicalPlan, relation: &Relation, given: &[usize]) ->
 }
 
 /// Cuts the given columns to those for which there are values.
-fn fit(given: &mut Vec<usize>, columns: usize, listed: bool) -> SqlResult<()> {
+pub(crate) fn fit(given: &mut Vec<usize>, columns: usize, listed: bool) -> SqlResult<()> {
     if columns > given.len() {
         return Err(SqlError::new(
             SqlState::SyntaxError,
@@ -314,7 +312,7 @@ fn rows_with_queries(query: &mut ast::Query) -> SqlResult<()> {
     Ok(())
 }
 
-fn is_default(expr: &Expr) -> bool {
+pub(crate) fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
 }
 

@@ -29,6 +29,7 @@ pub fn prepare(
     name: &Ident,
     data_types: &[DataType],
     statement: ast::Statement,
+    said: &str,
     running: &Running,
 ) -> SqlResult<Outcome> {
     check_preparable(&statement)?;
@@ -55,7 +56,10 @@ pub fn prepare(
         text,
         offset: 0,
     };
-    let prepared = session.make_prepared(Some(parsed), &given)?;
+    let mut prepared = session.make_prepared(Some(parsed), &given)?;
+    if let Some(prepared) = Arc::get_mut(&mut prepared) {
+        prepared.said = said.to_owned();
+    }
     // One that was ended meanwhile leaves nothing.
     running.submit()?;
     session.prepared.lock().insert(name, prepared);

@@ -6,42 +6,20 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::TableReference;
-use datafusion::error::Result;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
+use millrace_catalog::Relation;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{Reader, Relation};
 use millrace_database::running::Running;
 use millrace_functions::sql::{column_names, output_types};
 use millrace_parser::quote_identifier;
-use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal::df;
-use millrace_sql::CatalogReader;
 
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::{OutputColumns, Providers, rows_of};
+use crate::query::{OutputColumns, rows_of};
 use crate::session::Session;
 use crate::statement::select;
-
-/// A catalog in which some names mean given rows.
-struct WithTables<'a> {
-    reader: Reader<'a>,
-    tables: BTreeMap<String, Arc<dyn TableProvider>>,
-}
-
-impl CatalogReader for WithTables<'_> {
-    fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
-        match name {
-            TableReference::Bare { table } => match self.tables.get(table.as_ref()) {
-                Some(provider) => Ok(Arc::clone(provider)),
-                None => self.reader.table(name),
-            },
-            _ => self.reader.table(name),
-        }
-    }
-}
 
 /// Binds the text of a query in which `tables` are names of given rows.
 ///
@@ -58,12 +36,13 @@ pub fn bind_over(
     let ast::Statement::Query(query) = &statement else {
         return Err(SqlError::internal(format!("not a query: {text}")));
     };
-    let catalog = WithTables {
-        reader: session.database().reader(scope),
-        tables,
-    };
-    df(Binder::new(session.database().state(), &catalog).query(query))
+    let mut scope = scope.clone();
+    scope.given.extend(tables);
+    session.database().reader(&scope).bind_query(query)
 }
+
+/// What the changed rows are called in the query that RETURNING is.
+const CHANGED: &str = "changed rows";
 
 /// Rows of a relation as a table.
 ///
@@ -89,12 +68,18 @@ pub fn bind(
     rows: Vec<RecordBatch>,
 ) -> SqlResult<(LogicalPlan, OutputColumns)> {
     let list: Vec<String> = items.iter().map(ToString::to_string).collect();
-    let text = format!("SELECT {} FROM {}", list.join(", "), quote_identifier(name));
+    // The table's own name means the table, as it was before, in subqueries.
+    let text = format!(
+        "SELECT {} FROM {} AS {}",
+        list.join(", "),
+        quote_identifier(CHANGED),
+        quote_identifier(name)
+    );
     let names = match select::parse_query(&text)? {
         ast::Statement::Query(query) => column_names::output_names(&query),
         _ => vec![],
     };
-    let tables = BTreeMap::from([(name.to_string(), table_of(relation, rows)?)]);
+    let tables = BTreeMap::from([(CHANGED.to_string(), table_of(relation, rows)?)]);
     let plan = bind_over(session, scope, &text, tables)?;
     let notes = output_types::of_plan(&plan);
     Ok((plan, OutputColumns { names, notes }))
@@ -123,7 +108,7 @@ pub async fn evaluate(
         return Ok(None);
     };
     let (plan, columns) = bind(session, scope, relation, name, items, rows)?;
-    let physical = session.physical_plan(plan, &Providers::new()).await?;
+    let physical = session.physical_plan(plan, &scope.before).await?;
     let schema = physical.schema();
     let rows = session.collect_physical(physical).await?;
     Ok(Some(Returned {
@@ -133,13 +118,30 @@ pub async fn evaluate(
     }))
 }
 
+/// What a change did: what it says of its rows, and its tag.
+pub struct Changed {
+    /// Its rows; `None`: it has no RETURNING.
+    pub returned: Option<Returned>,
+    /// What to say when it is done.
+    pub tag: CommandTag,
+}
+
+impl Changed {
+    /// What the statement answers with.
+    pub fn outcome(self, session: &Arc<Session>, running: Running) -> Outcome {
+        outcome(session, self.returned, self.tag, running)
+    }
+}
+
+impl Returned {
+    /// The columns as they are announced, and the rows.
+    pub fn into_rows(self) -> (SchemaRef, Vec<RecordBatch>) {
+        (self.columns.applied(&self.schema), self.rows)
+    }
+}
+
 /// What a statement answers with when it has changed the rows.
-pub fn outcome(
-    session: &Arc<Session>,
-    returned: Option<Returned>,
-    tag: CommandTag,
-    running: Running,
-) -> Outcome {
+fn outcome(session: &Arc<Session>, returned: Option<Returned>, tag: CommandTag, running: Running) -> Outcome {
     let Some(Returned {
         columns,
         schema,

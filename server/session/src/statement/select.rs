@@ -13,7 +13,7 @@ use millrace_postgres::from_internal;
 use crate::constants;
 use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::{OutputColumns, Providers};
+use crate::query::OutputColumns;
 use crate::session::Session;
 use crate::statement::lock;
 
@@ -55,7 +55,7 @@ pub async fn execute(
         }
         lock::rows(session, &locks, &plan).await?;
         let tag = CommandTag::sent("SELECT");
-        match run(session, plan, &columns, running.clone(), tag).await {
+        match run(session, &scope, plan, &columns, running.clone(), tag).await {
             // A view was replaced between binding and reading: what has its name now is read.
             Err(error)
                 if error.code == SqlState::UndefinedTable
@@ -71,12 +71,13 @@ pub async fn execute(
 /// Runs a bound query for its rows.
 pub async fn run(
     session: &Arc<Session>,
+    scope: &Scope,
     plan: LogicalPlan,
     columns: &OutputColumns,
     running: Running,
     tag: CommandTag,
 ) -> SqlResult<Outcome> {
-    let physical = session.physical_plan(plan, &Providers::new()).await?;
+    let physical = session.physical_plan(plan, &scope.before).await?;
     let stream = session.start(physical)?;
     let (schema, stream) = session.guarded(stream, columns, running);
     Ok(Outcome::Rows { schema, stream, tag })

@@ -8,7 +8,7 @@ use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::{Field, Int64Type};
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr,
-    Update, UpdateTableFromKind,
+    Update, UpdateTableFromKind, With,
 };
 use millrace_catalog::Relation;
 use millrace_catalog::scope::Scope;
@@ -24,14 +24,14 @@ use millrace_storage::ChangeBatch;
 use crate::access;
 use crate::keys::check_unique;
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::Providers;
 use crate::sequences;
 use crate::session::Session;
-use crate::statement::{returning, select};
+use crate::statement::returning::{self, Changed};
+use crate::statement::select;
 use crate::{names, write};
 
 /// The number of a row among those that a statement joins with others.
-const ROW: &str = "number of the row";
+pub(crate) const ROW: &str = "number of the row";
 
 /// The columns that a statement assigns, and to what.
 pub(crate) struct Assigned {
@@ -102,17 +102,16 @@ impl Assigned {
         })
     }
 
+    /// The values, as their columns take them.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Expr> {
+        let each = self.values.iter().zip(&self.types);
+        each.map(|(value, (name, column))| as_column(value, name, column))
+    }
+
     /// What follows the table's own columns in the select list.
     pub(crate) fn select_list(&self) -> String {
-        self.values
-            .iter()
-            .enumerate()
-            .zip(&self.types)
-            .map(|((index, value), (name, column))| {
-                let arguments = vec![value.clone(), syntax::text(name), syntax::text(column)];
-                let cast = syntax::call(cast::ASSIGN, arguments);
-                format!(", {cast} AS \"assigned {index}\"")
-            })
+        let each = self.values().enumerate();
+        each.map(|(index, value)| format!(", {value} AS \"assigned {index}\""))
             .collect()
     }
 
@@ -120,6 +119,12 @@ impl Assigned {
     pub(crate) fn touches(&self, columns: &[usize]) -> bool {
         columns.iter().any(|column| self.columns.contains(column))
     }
+}
+
+/// A value as a column of this type and name takes it.
+pub(crate) fn as_column(value: &Expr, type_name: &str, column: &str) -> Expr {
+    let arguments = vec![value.clone(), syntax::text(type_name), syntax::text(column)];
+    syntax::call(cast::ASSIGN, arguments)
 }
 
 /// The error of a value for a column whose values are those of its sequence.
@@ -195,7 +200,20 @@ fn row_values(value: &Expr) -> SqlResult<Vec<Expr>> {
 
 /// Executes UPDATE.
 pub async fn execute(session: &Arc<Session>, update: Update, running: Running) -> SqlResult<Outcome> {
-    let scope = session.scope();
+    let changed = change(session, session.scope(), None, update).await?;
+    Ok(changed.outcome(session, running))
+}
+
+/// Makes the change of an UPDATE behind a WITH clause.
+///
+/// # Errors
+/// Whatever is wrong with it; nothing was changed then.
+pub(crate) async fn change(
+    session: &Arc<Session>,
+    scope: Scope,
+    with: Option<&With>,
+    update: Update,
+) -> SqlResult<Changed> {
     let (name, alias) = names::single_table(&update.table)?;
     let object = names::resolve(session, &scope, &name)?;
     let scope = access::changing(scope, object.id);
@@ -215,6 +233,7 @@ pub async fn execute(session: &Arc<Session>, update: Update, running: Running) -
     };
     let shown = alias.clone().unwrap_or_else(|| names::last(&name));
     let text = changing_query(
+        with,
         relation,
         &name,
         &shown,
@@ -244,7 +263,7 @@ pub async fn execute(session: &Arc<Session>, update: Update, running: Running) -
     let returned = returning::evaluate(session, &scope, relation, &shown, items, new).await?;
     write.finish(changes).await?;
     let tag = CommandTag::rows("UPDATE", count as u64);
-    Ok(returning::outcome(session, returned, tag, running))
+    Ok(Changed { returned, tag })
 }
 
 /// The columns of a relation that is called `table`.
@@ -258,6 +277,7 @@ fn columns(relation: &Relation, table: &str) -> String {
 
 /// The query for the rows that a statement changes.
 pub(crate) fn changing_query(
+    with: Option<&With>,
     relation: &Relation,
     name: &datafusion::sql::sqlparser::ast::ObjectName,
     shown: &str,
@@ -269,11 +289,12 @@ pub(crate) fn changing_query(
     let condition = condition
         .map(|condition| format!(" WHERE {condition}"))
         .unwrap_or_default();
+    let with = with.map(|with| format!("{with} ")).unwrap_or_default();
     match from {
-        None => format!("SELECT {table}.*{more} FROM {name} AS {table}{condition}"),
+        None => format!("{with}SELECT {table}.*{more} FROM {name} AS {table}{condition}"),
         // Rows are numbered, so that one that is joined with several is known again.
         Some(from) => format!(
-            "SELECT {}{more}, {table}.\"{ROW}\" FROM (SELECT *, row_number() OVER () AS \"{ROW}\" FROM {name}) \
+            "{with}SELECT {}{more}, {table}.\"{ROW}\" FROM (SELECT *, row_number() OVER () AS \"{ROW}\" FROM {name}) \
              AS {table}, {from}{condition}",
             columns(relation, &table)
         ),
@@ -290,7 +311,8 @@ pub(crate) async fn changing_rows(
 ) -> SqlResult<Vec<RecordBatch>> {
     let mut statement = select::parse_query(text)?;
     let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Run)?;
-    let instead = Providers::from([(relation.info.id, current)]);
+    let mut instead = scope.before.clone();
+    instead.insert(relation.info.id, current);
     session.collect(plan, &instead).await
 }
 

@@ -7,8 +7,9 @@ use std::cell::OnceCell;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator,
-    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Join, JoinConstraint,
+    JoinOperator, Query, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
+    WildcardAdditionalOptions,
 };
 
 use super::scope::{Columns, Item, Known, Merged, Relation, Scope};
@@ -236,6 +237,7 @@ impl Resolver<'_> {
                     known: Known::Columns(aliased(columns, alias.as_ref())),
                     hidden: vec![],
                     is_optional: false,
+                    is_value: false,
                 }
             }
             TableFactor::Derived {
@@ -260,11 +262,13 @@ impl Resolver<'_> {
                         at: None,
                     }
                 });
+                let is_value = *lateral && is_rows_of_function(subquery);
                 Relation {
                     qualifier: vec![alias.name.clone()],
                     known: Known::Columns(aliased(columns?, Some(alias))),
                     hidden: vec![],
                     is_optional: false,
+                    is_value,
                 }
             }
             // A set operation that counts copies: its columns are those of the first query.
@@ -288,6 +292,7 @@ impl Resolver<'_> {
                     known: Known::Columns(columns),
                     hidden: vec![],
                     is_optional: false,
+                    is_value: false,
                 }
             }
             other => {
@@ -303,6 +308,7 @@ impl Resolver<'_> {
                     },
                     hidden: vec![],
                     is_optional: false,
+                    is_value: false,
                 }
             }
         };
@@ -383,4 +389,30 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
 
 fn coalesce(left: Expr, right: Expr) -> Expr {
     call("coalesce", vec![left, right])
+}
+
+/// Whether a query is what a function in FROM has become that gives rows of single values.
+fn is_rows_of_function(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return false;
+    };
+    fn has_unnest(expr: &Expr) -> bool {
+        let Expr::Function(function) = expr else {
+            return false;
+        };
+        let name = function.name.to_string();
+        let arguments = match &function.args {
+            FunctionArguments::List(list) => list.args.as_slice(),
+            _ => &[],
+        };
+        name == "unnest"
+            || name == "pg_cast"
+                && arguments.iter().any(|argument| {
+                    matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(inner)) if has_unnest(inner))
+                })
+    }
+    match select.projection.as_slice() {
+        [SelectItem::ExprWithAlias { expr, .. }] => select.from.is_empty() && has_unnest(expr),
+        _ => false,
+    }
 }

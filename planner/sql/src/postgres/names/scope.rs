@@ -44,6 +44,8 @@ pub(super) struct Relation {
     pub hidden: Vec<Ident>,
     /// Whether an outer join may put NULLs in the place of its row.
     pub is_optional: bool,
+    /// Whether it is a function of single values: its name means the value, too.
+    pub is_value: bool,
 }
 
 /// The columns of a relation, as far as they are known.

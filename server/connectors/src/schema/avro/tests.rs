@@ -38,7 +38,7 @@ const SHAPES: &str = r#"{"type": "record", "name": "shop.Order", "fields": [
 
 /// Any value of a type, less deep than that.
 fn any(schema: &Schema, root: &Schema, kind: &Schema, random: &mut StdRng, depth: usize) -> Value {
-    let mut again = |schema: &Schema, random: &mut StdRng| any(schema, root, kind, random, depth + 1);
+    let again = |schema: &Schema, random: &mut StdRng| any(schema, root, kind, random, depth + 1);
     match schema {
         Schema::Null => Value::Null,
         Schema::Boolean => Value::Boolean(random.random()),

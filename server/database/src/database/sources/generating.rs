@@ -7,6 +7,7 @@
 //! those rows come that would have come. Where rows can be late the log does not tell how many were made; they are made
 //! again from the first, and judged, until as many have passed as there are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -38,6 +39,8 @@ impl Database {
             session: None,
             target: None,
             settings: Settings::default(),
+            given: BTreeMap::new(),
+            before: BTreeMap::new(),
         }
     }
 

@@ -2,7 +2,9 @@
 //!
 //! ISO 8601 as PostgreSQL reads it: `2013-01-31`, `2013/1/31`, `20130131`; `T` or white space before the time; seconds
 //! and their fraction optional; zones as `Z`, `+02`, `+0230`, `-02:30`, `UTC`, or a name such as `Europe/Berlin`.
-//! `epoch` and the infinities are accepted; the words that need a clock (`now`, `today`) are not.
+//! Other spellings are those of [`spelled`]. `epoch` and the infinities are accepted; the words that need a clock (`now`, `today`) are not.
+
+mod spelled;
 
 use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -26,10 +28,11 @@ pub fn date(text: &str) -> SqlResult<i32> {
         None => {}
     }
     let mut reader = Reader::new(trimmed);
-    let days = reader
-        .date()
-        .ok_or_else(|| invalid("date", text))?
-        .map_err(|()| no_such_date(text))?;
+    let Some(days) = reader.date() else {
+        let spelled = spelled::iso(trimmed).ok_or_else(|| invalid("date", text))?;
+        return date(&spelled);
+    };
+    let days = days.map_err(|()| no_such_date(text))?;
     // A time after the date is read and dropped, as PostgreSQL does.
     if !reader.done() {
         reader.separator();
@@ -50,6 +53,9 @@ pub fn date(text: &str) -> SqlResult<i32> {
 /// # Errors
 /// The text is not a time of day.
 pub fn time(text: &str) -> SqlResult<i64> {
+    if text.trim().eq_ignore_ascii_case("allballs") {
+        return Ok(0);
+    }
     let mut reader = Reader::new(text.trim());
     let micros = reader.time().ok_or_else(|| reader.bad_time("time", text))?;
     reader.space();
@@ -176,10 +182,13 @@ fn any_instant<'a>(text: &'a str, type_name: &str) -> SqlResult<(i64, Option<&'a
         None => {}
     }
     let mut reader = Reader::new(trimmed);
-    let days = reader
-        .date()
-        .ok_or_else(|| invalid(type_name, text))?
-        .map_err(|()| no_such_date(text))?;
+    let Some(days) = reader.date() else {
+        let spelled = spelled::iso(trimmed).ok_or_else(|| invalid(type_name, text))?;
+        let (local, zone) = any_instant(&spelled, type_name)?;
+        let in_text = |zone: &str| text.find(zone).map(|at| &text[at..at + zone.len()]);
+        return Ok((local, zone.and_then(in_text)));
+    };
+    let days = days.map_err(|()| no_such_date(text))?;
     let mut micros = 0;
     if !reader.done() {
         reader.separator();
@@ -402,14 +411,14 @@ impl<'a> Reader<'a> {
             }
             self.at += 1;
             let (value, length) = self.digits(2);
-            if length != 2 {
+            if length == 0 {
                 return None;
             }
             minutes = value;
             if self.peek() == Some(b':') {
                 self.at += 1;
                 let (value, length) = self.digits(2);
-                if length != 2 {
+                if length == 0 {
                     return None;
                 }
                 seconds = value;
@@ -529,8 +538,9 @@ mod tests {
         assert_eq!(time("040506").unwrap(), time("04:05:06").unwrap());
         assert_eq!(time("04:05 PM").unwrap(), time("16:05").unwrap());
         assert_eq!(time("12:00 am").unwrap(), 0);
+        assert_eq!(time("1:2:3").unwrap(), time("01:02:03").unwrap());
         assert_eq!(time("24:00").unwrap(), MICROS_PER_DAY);
-        for text in ["", "25:00", "12:60", "24:00:01", "1:2", "12:00x", "13:00 pm"] {
+        for text in ["", "25:00", "12:60", "24:00:01", "1:", "12:00x", "13:00 pm"] {
             assert!(time(text).is_err(), "{text}");
         }
     }

@@ -54,10 +54,18 @@ pub fn double(text: &str) -> SqlResult<f64> {
         return Err(invalid("double precision", text));
     }
     let value: f64 = trimmed.parse().map_err(|_| invalid("double precision", text))?;
-    if value.is_infinite() && !trimmed.to_ascii_lowercase().contains("inf") {
+    if value.is_infinite() && !trimmed.to_ascii_lowercase().contains("inf")
+        || value == 0.0 && !is_zero(trimmed)
+    {
         return Err(out_of_range("double precision", text));
     }
     Ok(value)
+}
+
+/// Whether the digits of a number are those of zero.
+fn is_zero(text: &str) -> bool {
+    let digits = text.bytes().take_while(|byte| !matches!(byte, b'e' | b'E'));
+    digits.filter(u8::is_ascii_digit).all(|digit| digit == b'0')
 }
 
 /// A `real`.
@@ -70,7 +78,9 @@ pub fn real(text: &str) -> SqlResult<f32> {
         return Err(invalid("real", text));
     }
     let value: f32 = trimmed.parse().map_err(|_| invalid("real", text))?;
-    if value.is_infinite() && !trimmed.to_ascii_lowercase().contains("inf") {
+    if value.is_infinite() && !trimmed.to_ascii_lowercase().contains("inf")
+        || value == 0.0 && !is_zero(trimmed)
+    {
         return Err(out_of_range("real", text));
     }
     Ok(value)

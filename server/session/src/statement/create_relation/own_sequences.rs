@@ -18,7 +18,7 @@ use crate::sequences::OwnSequence;
 ///
 /// # Errors
 /// The catalog cannot be written.
-pub(super) fn made(
+pub(crate) fn made(
     guard: &DdlGuard<'_>,
     scope: &Scope,
     (schema, table, id): (&str, &str, ObjectId),

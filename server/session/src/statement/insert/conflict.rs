@@ -16,7 +16,6 @@ use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::keys::{Keys, existing, is_complete};
 use crate::names;
-use crate::query::Providers;
 use crate::session::Session;
 use crate::statement::insert::insertions;
 use crate::statement::returning::{bind_over, table_of};
@@ -161,7 +160,7 @@ async fn updated(
         on.join(" AND ")
     );
     let plan = bind_over(session, scope, &text, tables)?;
-    let batches = session.collect(plan, &Providers::new()).await?;
+    let batches = session.collect(plan, &scope.before).await?;
     new_rows(session, scope, relation, &assigned, &batches)
 }
 

@@ -1,0 +1,59 @@
+-- Common table expressions, recursive ones, and changes in them.
+WITH q AS (SELECT 1 AS x) SELECT * FROM q;
+WITH q1 (x, y) AS (SELECT 1, 2) SELECT * FROM q1, q1 AS q2;
+WITH a AS (SELECT 1 AS x), b AS (SELECT x + 1 AS x FROM a) SELECT a.x, b.x FROM a, b;
+WITH a AS MATERIALIZED (SELECT 1 AS x) SELECT * FROM a;
+WITH a AS NOT MATERIALIZED (SELECT 1 AS x) SELECT * FROM a;
+WITH RECURSIVE t (n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM t WHERE n < 100) SELECT sum(n) FROM t;
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) SELECT n, n * n FROM t ORDER BY n;
+WITH RECURSIVE t (n) AS (SELECT 1 UNION SELECT (n + 1) % 3 FROM t) SELECT * FROM t ORDER BY 1;
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT * FROM t LIMIT 10;
+WITH RECURSIVE f (a, b) AS (SELECT 0, 1 UNION ALL SELECT b, a + b FROM f WHERE b < 50) SELECT a FROM f;
+CREATE TABLE dep (id int, parent int, name text);
+INSERT INTO dep VALUES (0, NULL, 'ROOT'), (1, 0, 'A'), (2, 1, 'B'), (3, 2, 'C'), (4, 2, 'D'), (5, 0, 'E'), (6, 4, 'F'), (7, 5, 'G');
+WITH RECURSIVE sub AS (SELECT * FROM dep WHERE name = 'A' UNION ALL SELECT d.* FROM dep d, sub s WHERE d.parent = s.id) SELECT * FROM sub ORDER BY name;
+WITH RECURSIVE sub (level, id, path) AS (SELECT 0, id, name FROM dep WHERE parent IS NULL UNION ALL SELECT level + 1, d.id, s.path || '/' || d.name FROM dep d JOIN sub s ON d.parent = s.id) SELECT * FROM sub ORDER BY path;
+WITH RECURSIVE sub AS (SELECT id, ARRAY[id] AS path FROM dep WHERE parent IS NULL UNION ALL SELECT d.id, path || d.id FROM dep d JOIN sub s ON d.parent = s.id) SELECT * FROM sub ORDER BY path;
+SELECT (WITH x AS (SELECT 5 AS n) SELECT n FROM x) + 1;
+SELECT * FROM (WITH x AS (SELECT 5 AS n) SELECT n FROM x) y;
+WITH outermost (x) AS (SELECT 1 UNION (WITH innermost AS (SELECT 2) SELECT * FROM innermost UNION SELECT 3)) SELECT * FROM outermost ORDER BY 1;
+-- refused 42601: not supported
+WITH x AS (SELECT 1 AS n) SELECT * FROM (WITH x AS (SELECT 2 AS n) SELECT * FROM x) y;
+WITH a AS (SELECT id FROM dep WHERE id > 4) SELECT count(*) FROM dep WHERE id IN (SELECT id FROM a);
+-- differs: a WITH query with a volatile function is computed at each place
+WITH q (x) AS (SELECT random()) SELECT a.x = b.x FROM q a, q b;
+-- refused 42601: the SQLSTATE differs
+WITH q (x, y) AS (SELECT 1) SELECT * FROM q;
+WITH q AS (SELECT 1), q AS (SELECT 2) SELECT * FROM q;
+WITH q AS (SELECT * FROM nope) SELECT 1;
+WITH RECURSIVE x (n) AS (SELECT n FROM x) SELECT * FROM x;
+WITH RECURSIVE x (n) AS (SELECT 1 INTERSECT SELECT n + 1 FROM x) SELECT * FROM x;
+WITH RECURSIVE x (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x WHERE n IN (SELECT * FROM x)) SELECT * FROM x;
+-- INSERT, UPDATE and DELETE behind and inside of WITH.
+CREATE TABLE y (a int PRIMARY KEY, b text);
+CREATE TABLE z (a int, b text);
+INSERT INTO y SELECT g, 'row ' || g FROM generate_series(1, 5) g;
+WITH t AS (SELECT a FROM y) INSERT INTO y SELECT a + 20, NULL FROM t RETURNING *;
+WITH t AS (SELECT a FROM y WHERE a > 20) UPDATE y SET b = 'new' FROM t WHERE y.a = t.a RETURNING y.a, y.b;
+WITH t AS (SELECT a FROM y WHERE a > 22) DELETE FROM y USING t WHERE y.a = t.a RETURNING y.a;
+SELECT * FROM y ORDER BY a;
+WITH gone AS (DELETE FROM y WHERE a > 20 RETURNING *) SELECT * FROM gone ORDER BY a;
+WITH gone AS (DELETE FROM y WHERE a = 5 RETURNING a, b) INSERT INTO z SELECT * FROM gone;
+SELECT * FROM z;
+WITH new (k, v) AS (INSERT INTO y VALUES (6, 'six'), (7, 'seven') RETURNING a, upper(b)) SELECT k, v, (SELECT count(*) FROM y) FROM new ORDER BY k;
+WITH u AS (UPDATE y SET b = b || '!' WHERE a < 3 RETURNING a, b), d AS (DELETE FROM y WHERE a > 5 RETURNING a) SELECT (SELECT count(*) FROM u), (SELECT count(*) FROM d), (SELECT max(b) FROM u);
+SELECT * FROM y ORDER BY a;
+WITH x AS (INSERT INTO z VALUES (8, 'eight')) SELECT count(*) FROM z;
+SELECT count(*) FROM z;
+-- refused 42P01: the SQLSTATE differs
+WITH x AS (INSERT INTO z VALUES (9, 'nine')) SELECT * FROM x;
+WITH up AS (UPDATE y SET b = 'u' WHERE a = 99 RETURNING a) INSERT INTO y SELECT 99, 'i' WHERE NOT EXISTS (SELECT 1 FROM up) RETURNING a, b;
+WITH w AS (INSERT INTO y VALUES (1, 'again') RETURNING a) SELECT * FROM w;
+WITH w AS (INSERT INTO z VALUES (10, 'ten') RETURNING a) SELECT 1 / (a - 10) FROM w;
+SELECT * FROM z ORDER BY a;
+SELECT * FROM (WITH w AS (DELETE FROM z RETURNING a) SELECT * FROM w) x;
+BEGIN;
+WITH w AS (DELETE FROM z RETURNING a) SELECT count(*) FROM w;
+SELECT count(*) FROM z;
+ROLLBACK;
+SELECT count(*) FROM z;
