@@ -6,6 +6,7 @@ import { History } from "../poll";
 /** A row of `mr_catalog.relations`. */
 export interface Relation {
   id: number;
+  database: string;
   schema: string;
   name: string;
   kind: string;
@@ -74,15 +75,16 @@ export interface Overview {
 const FRESHNESS_MAX = 2;
 const LAG_MAX = 10;
 
-const RELATIONS =
-  "SELECT id, schema, name, kind, connector, state, pipeline, epoch, rows, changes, rows_waiting, bytes, on_disk_bytes, busy_us, " +
-  "freshness_us, watermark, late_rows, lag_seconds, error FROM mr_catalog.relations WHERE database = current_database()";
+/** Whole, and asked for each second: to choose columns and rows takes the server a third of the time more. */
+const RELATIONS = "SELECT * FROM mr_catalog.relations";
 const DEPENDENCIES = "SELECT relation, reads, what FROM mr_catalog.dependencies";
+const DATABASE = "SELECT current_database() AS name";
 
 /** The last minutes, for as long as the page is open. */
 export const history = new History();
 
 let known = "";
+let database = "";
 let dependencies: { relation: number; reads: number; what: string }[] = [];
 
 /** Asks how everything is, and notes it. What feeds what is asked for only when there is something new. */
@@ -90,13 +92,14 @@ export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
   let [rows] = (await selectAll([RELATIONS], signal)) as unknown as [Relation[]];
   const ids = rows.map((row) => row.id).join();
   if (ids !== known) {
-    const answers = await selectAll([DEPENDENCIES, RELATIONS], signal);
+    const answers = await selectAll([DEPENDENCIES, RELATIONS, DATABASE], signal);
     dependencies = answers[0] as unknown as typeof dependencies;
     rows = answers[1] as unknown as Relation[];
+    database = String(answers[2]?.[0]?.name);
     known = rows.map((row) => row.id).join();
   }
   const at = Date.now() / 1000;
-  return rows.map((row) => measured(row, at));
+  return rows.filter((row) => row.database === database).map((row) => measured(row, at));
 }
 
 function measured(row: Relation, at: number): Measured {
