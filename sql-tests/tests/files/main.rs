@@ -430,14 +430,11 @@ async fn refusals(place: &Path) -> Result<(), Failure> {
             return Err(format!("{options}: {error}").into());
         }
     }
-    let error = refused(
-        &client,
-        &format!(
-            "CREATE STREAM x (a INT) INCLUDE partition AS p {} FORMAT PLAIN ENCODE JSON",
-            from(&input, "")
-        ),
+    let create = format!(
+        "CREATE STREAM x (a INT) INCLUDE partition AS p {} FORMAT PLAIN ENCODE JSON",
+        from(&input, "")
     );
-    let error = error.await?;
+    let error = refused(&client, &create).await?;
     assert!(error.contains("include.partition"), "{error}");
     server.shutdown().await;
     Ok(())
