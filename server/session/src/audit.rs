@@ -107,7 +107,6 @@ mod tests {
                 "CREATE STREAM s (a INT) WITH (connector = 'kafka', properties.sasl.password = 'abracadabra')",
                 None,
             ),
-            ("EXPLAIN CREATE SECRET pw AS 'abracadabra'", None),
         ] {
             let parsed = millrace_parser::parse(sql).unwrap().remove(0).statement;
             assert_eq!(super::event(&parsed, false), expected, "{sql}");
