@@ -17,7 +17,7 @@ WITH RECURSIVE sub AS (SELECT id, ARRAY[id] AS path FROM dep WHERE parent IS NUL
 SELECT (WITH x AS (SELECT 5 AS n) SELECT n FROM x) + 1;
 SELECT * FROM (WITH x AS (SELECT 5 AS n) SELECT n FROM x) y;
 WITH outermost (x) AS (SELECT 1 UNION (WITH innermost AS (SELECT 2) SELECT * FROM innermost UNION SELECT 3)) SELECT * FROM outermost ORDER BY 1;
--- refused 42601: not supported
+-- refused 42712: two WITH queries of one name, one within the other
 WITH x AS (SELECT 1 AS n) SELECT * FROM (WITH x AS (SELECT 2 AS n) SELECT * FROM x) y;
 WITH a AS (SELECT id FROM dep WHERE id > 4) SELECT count(*) FROM dep WHERE id IN (SELECT id FROM a);
 -- differs: a WITH query with a volatile function is computed at each place

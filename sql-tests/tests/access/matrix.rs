@@ -153,6 +153,22 @@ const CASES: &[Case] = &[
     )
     .after("DELETE FROM s.t WHERE a = 102"),
     case("Update", "UPDATE s.t SET b = 3 WHERE a = 1", "yyyn"),
+    case(
+        "Merge",
+        "MERGE INTO s.t USING (SELECT 1 AS k) AS x ON t.a = x.k WHEN MATCHED THEN UPDATE SET b = 3",
+        "yyyn",
+    ),
+    case(
+        "Query",
+        "WITH gone AS (DELETE FROM s.t WHERE a = 77 RETURNING a) SELECT count(*) FROM gone",
+        "yyyn",
+    ),
+    case(
+        "Query",
+        "WITH new AS (INSERT INTO s.t VALUES (103, 1)) SELECT 1",
+        "yyyn",
+    )
+    .after("DELETE FROM s.t WHERE a = 103"),
     case("Delete", "DELETE FROM s.t WHERE a = 77", "yyyn"),
     case("Truncate", "TRUNCATE s.t", "yyyn"),
     case("Lock", "BEGIN; LOCK TABLE s.t IN EXCLUSIVE MODE; COMMIT", "yyyn"),

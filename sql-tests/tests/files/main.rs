@@ -102,7 +102,7 @@ async fn lines(place: &Path) -> Result<(), Failure> {
     until(
         &client,
         &shown,
-        "1 NULL /b.json 0 t, 2 t /b.json 10 t, 3 NULL /b.json 36 t, 4 NULL /a.json 0 t, 5 NULL /a.json 17 t, \
+        "1 NULL /b.json 0 t, 2 t /b.json 10 t, 3 NULL /b.json 33 t, 4 NULL /a.json 0 t, 5 NULL /a.json 17 t, \
          6 NULL /deep/er/c.json.gz 0 t, 7 NULL /deep/er/c.json.gz 9 t",
     )
     .await?;

@@ -216,7 +216,7 @@ async fn plain(broker: &Broker, registry: &Registry, place: &Path) -> Result<(),
     until(
         &client,
         "SELECT count(*), count(DISTINCT o), max(auction) FROM bids",
-        "5 5 6",
+        "6 6 6",
     )
     .await?;
     server.shutdown().await;

@@ -168,29 +168,6 @@ fn typed_branches(mut union: Union) -> Result<LogicalPlan> {
             }
         }
     }
-    for index in 0..union.schema.fields().len() {
-        let types = union
-            .inputs
-            .iter()
-            .map(|branch| branch.schema().field(index).data_type());
-        let types: Vec<DataType> = types.cloned().collect();
-        let Some(common) = common_float(&types) else {
-            continue;
-        };
-        for (branch, own) in union.inputs.iter_mut().zip(types) {
-            if own == common {
-                continue;
-            }
-            let columns = branch.schema().columns().into_iter().enumerate();
-            let expressions = columns.map(|(place, column)| match place == index {
-                true => cast(Expr::Column(column.clone()), common.clone()).alias(column.name()),
-                false => Expr::Column(column),
-            });
-            let typed = Projection::try_new(expressions.collect(), Arc::clone(branch))?;
-            *branch = Arc::new(LogicalPlan::Projection(typed));
-            changed = true;
-        }
-    }
     Ok(LogicalPlan::Union(match changed {
         true => Union::try_new_with_loose_types(union.inputs)?,
         false => union,

@@ -223,6 +223,8 @@ impl<'a> Input<'a> {
         match expr {
             Expr::Column(column) => self.column(column),
             Expr::Alias(alias) => self.notes(&alias.expr),
+            // What has become a float is no numeric any more.
+            Expr::Cast(cast) if cast.field.data_type().is_floating() => Notes::new(),
             Expr::Case(case) => {
                 let branches = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
                 let agreed = self.agreed(branches.chain(case.else_expr.as_deref()));
