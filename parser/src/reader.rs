@@ -19,7 +19,7 @@ use crate::tokens::is_word;
 const RECURSION_LIMIT: usize = 64;
 
 /// What stands behind the key of an option whose value is in a secret.
-const SECRET: &str = ".secret";
+const SECRET: &str = ".from_secret";
 
 /// What most parsing functions here return.
 pub(crate) type Parse<T> = Result<T, Failure>;
@@ -331,7 +331,7 @@ impl<'a> Reader<'a> {
         matches!(self.peek_nth_token_ref(1).token, Token::Word(_)) && self.take(&["SECRET"])
     }
 
-    /// `(key = value, ..)`; `key = SECRET name` is `key.secret = 'name'`. `=` may be missing as in DataFusion's `OPTIONS ('key' 'value')`.
+    /// `(key = value, ..)`; `key = SECRET name` is `key.from_secret = 'name'`. `=` may be missing as in DataFusion's `OPTIONS ('key' 'value')`.
     pub(crate) fn option_list(&mut self) -> Parse<Vec<OptionEntry>> {
         self.need_token(&Token::LParen)?;
         let mut entries: Vec<OptionEntry> = Vec::new();

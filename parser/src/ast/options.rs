@@ -9,15 +9,16 @@ pub struct Options(pub Vec<OptionEntry>);
 /// One `key = value`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptionEntry {
-    /// The key (of `key = SECRET name` with `.secret` behind it): bare (folded to lower case), dotted, or quoted with single or double quotes.
+    /// The key (of `key = SECRET name` with `.from_secret` behind it): bare (folded to lower case), dotted, or quoted with single or double quotes.
     pub name: Ident,
     /// The value as text: a string's content, a number, a word (`true`, `auto`) in lower case.
     pub value: String,
 }
 
 /// The last words of keys whose values nobody is to see, and that connectors refuse.
-const SECRET: [&str; 5] = [
+const SECRET: [&str; 6] = [
     "password",
+    "secret",
     "passphrase",
     "secret_key",
     "secret_access_key",
@@ -29,7 +30,7 @@ impl OptionEntry {
     pub fn is_secret(&self) -> bool {
         let name = self.name.value.to_lowercase();
         let last = name.rsplit('.').next().unwrap_or_default();
-        name == "secret" || SECRET.contains(&last)
+        SECRET.contains(&last)
     }
 }
 

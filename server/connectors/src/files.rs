@@ -150,7 +150,12 @@ impl FileReader {
         }
         drop(metas);
         self.unsettled.retain(|path, _| unsettled.contains(path));
-        found.sort_by(|a, b| a.path.cmp(&b.path));
+        // The file in the middle of which reading is comes first: how far others were read is known when they were read to their end.
+        let is_begun = |file: &Found| {
+            let at = self.position.as_ref();
+            at.is_some_and(|at| (&at.path, &at.identity) == (&file.path, &file.identity))
+        };
+        found.sort_by(|a, b| (!is_begun(a), &a.path).cmp(&(!is_begun(b), &b.path)));
         self.pending = found.into();
         self.looked = Some(Instant::now());
         Ok(())

@@ -414,7 +414,7 @@ async fn refusals(place: &Path) -> Result<(), Failure> {
         (from(&place.join("nothing"), "") + " FORMAT PLAIN ENCODE JSON", "No such file"),
         (from(&input, ", match_patern = 'x'") + " FORMAT PLAIN ENCODE JSON", "Perhaps you meant \"match_pattern\""),
         (from(&input, "") + " FORMAT UPSERT ENCODE JSON", "FORMAT UPSERT and DEBEZIUM are for topics"),
-        (from(&input, "") + " FORMAT PLAIN ENCODE AVRO", "it can be 'json', 'csv', 'parquet'"),
+        (from(&input, "") + " FORMAT PLAIN ENCODE AVRO", "It can be 'json', 'csv', 'parquet'"),
         (from(&input, "") + " FORMAT PLAIN ENCODE JSON (header = 'true')", "are for format 'csv'"),
         ("WITH (connector = 'file', path = 'relative') FORMAT PLAIN ENCODE JSON".to_owned(), "absolute path"),
         ("WITH (connector = 's3', s3.bucket_name = 'b') FORMAT PLAIN ENCODE JSON".to_owned(), "s3.region_name"),

@@ -33,7 +33,7 @@ pub struct KeptSecret {
 
 impl KeptSecret {
     /// What stands behind the name of an option whose value is in a secret.
-    pub const SUFFIX: &str = ".secret";
+    pub const SUFFIX: &str = ".from_secret";
 
     /// As the value of an option.
     pub fn value(id: ObjectId, name: &str) -> String {

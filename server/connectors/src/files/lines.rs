@@ -32,6 +32,8 @@ pub(super) struct Lines {
     /// Where `rest` begins, in bytes without compression.
     at: u64,
     is_ended: bool,
+    /// Why there is no more, if that is not the end: told when what was read is given.
+    failure: Option<ConnectorError>,
     /// Whether the rest of a line that is too long is passed over.
     passes_over: bool,
     has_quotes: bool,
@@ -130,6 +132,7 @@ impl Lines {
             is_quoted: false,
             at: from,
             is_ended: false,
+            failure: None,
             passes_over: false,
             has_quotes,
             header: None,
@@ -148,13 +151,23 @@ impl Lines {
     }
 
     async fn fill(&mut self, place: &Place, path: &str) -> Result<(), ConnectorError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         self.rest.reserve(PIECE_BYTES);
         let target = self.rest.len() + PIECE_BYTES;
         while self.rest.len() < target {
             let read = self.bytes.read_buf(&mut self.rest).await;
-            if read.map_err(|error| failed(place, path, &error))? == 0 {
-                self.is_ended = true;
-                return Ok(());
+            match read {
+                Ok(0) => {
+                    self.is_ended = true;
+                    return Ok(());
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.failure = Some(failed(place, path, &error));
+                    return Ok(());
+                }
             }
         }
         Ok(())
