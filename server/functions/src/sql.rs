@@ -35,5 +35,6 @@ mod set_returning;
 pub mod sort_key;
 mod stored_texts;
 pub mod type_check;
+mod window_bounds;
 mod with_ties;
 pub mod zoned_cast;

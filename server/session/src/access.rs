@@ -21,9 +21,9 @@ use millrace_parser::walk::walk_expressions;
 use millrace_postgres::error::SqlResult;
 use millrace_storage::ObjectId;
 
+use crate::changes;
 use crate::names;
 use crate::session::Session;
-use crate::statement::with_changes;
 
 /// Something that a statement needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -197,10 +197,10 @@ fn connector(options: &Options) -> Vec<Need> {
 
 fn needs_of_sql(sql: &ast::Statement) -> Vec<Need> {
     match sql {
-        ast::Statement::Query(query) if with_changes::has_changes(query) => {
+        ast::Statement::Query(query) if changes::has_changes(query) => {
             let in_with = query.with.iter().flat_map(|with| &with.cte_tables);
             let queries = in_with.map(|table| table.query.as_ref()).chain([query.as_ref()]);
-            queries.filter_map(with_changes::change_of).flat_map(needs_of_sql).collect()
+            queries.filter_map(changes::change_of).flat_map(needs_of_sql).collect()
         }
         ast::Statement::Query(query) => match query.body.as_ref() {
             SetExpr::Select(select) if !query.locks.is_empty() => select

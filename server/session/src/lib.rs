@@ -32,6 +32,7 @@ mod advisory;
 #[cfg(test)]
 mod alter_tests;
 mod audit;
+mod changes;
 mod constants;
 mod conversation;
 pub mod copy_in;

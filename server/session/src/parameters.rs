@@ -24,6 +24,7 @@ use millrace_postgres::types::{self, output};
 use postgres_types::Type;
 
 use self::inference::Found;
+use crate::changes;
 use crate::names;
 use crate::object_names;
 use crate::query::schema_of;
@@ -58,7 +59,7 @@ pub fn describe(
     }
     let columns = match &statement {
         Statement::Sql(sql) => match sql.as_ref() {
-            ast::Statement::Query(query) if with_changes::has_changes(query) => {
+            ast::Statement::Query(query) if changes::has_changes(query) => {
                 describe_parts(session, scope, query, &numbers, &mut found)?
             }
             sql => describe_one(session, &scope, sql, sql, &numbers, &mut found)?,

@@ -46,6 +46,7 @@ use millrace_parser::Parsed;
 use millrace_parser::ast::{AlterOperation, ObjectKind, Statement};
 use millrace_postgres::error::{SqlError, SqlResult};
 
+use crate::changes;
 use crate::news;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
@@ -157,7 +158,7 @@ async fn execute_sql(
     running: Running,
 ) -> SqlResult<Outcome> {
     match sql {
-        ast::Statement::Query(query) if with_changes::has_changes(&query) => {
+        ast::Statement::Query(query) if changes::has_changes(&query) => {
             Box::pin(with_changes::execute(session, *query, running)).await
         }
         ast::Statement::Query(_) => Box::pin(select::execute(session, &mut sql, running)).await,

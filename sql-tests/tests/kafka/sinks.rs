@@ -322,7 +322,7 @@ pub async fn outbox(broker: &Broker, place: &Path) -> Result<(), Failure> {
     let client = connect(server.pg_addr()).await?;
     until(
         &client,
-        "SELECT name, error LIKE '%0000000001.records%' OR error LIKE '%restored from a backup%' FROM mr_catalog.sinks \
+        "SELECT name, error LIKE '%0000000001.records%' OR error LIKE '%is a copy or an older one%' FROM mr_catalog.sinks \
          ORDER BY name",
         "many t, sink_rows t",
     )

@@ -19,7 +19,6 @@ const LONGER: &[(&str, usize)] = &[
     ("server/functions/src/by_pattern.rs", 679),
     ("server/functions/src/jsonb.rs", 665),
     ("server/functions/src/regex/syntax.rs", 854),
-    ("server/postgres/src/from_internal.rs", 631),
     ("sql-tests/src/hostile/grammar.rs", 606),
 ];
 

@@ -17,6 +17,7 @@ use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types;
 
 use crate::sql::column_names::name_columns;
+use crate::sql::window_bounds::restore_bounds;
 use crate::sql::{json_aggregates, literals, quantified, row_values, set_returning, with_ties};
 use crate::syntax::{call, number, parsed_query, text};
 use crate::{arrays, cast, date_part, regex};
@@ -569,43 +570,6 @@ fn interval_literal(interval: &ast::Interval) -> Option<Expr> {
         None => "interval".to_owned(),
     };
     Some(call(cast::NAME, vec![text(&amount), text(&target)]))
-}
-
-/// The bounds of a window's frame are literals to DataFusion, not expressions: an interval becomes a literal again.
-fn restore_bounds(window: &mut ast::WindowSpec) {
-    let Some(frame) = &mut window.window_frame else {
-        return;
-    };
-    for bound in [Some(&mut frame.start_bound), frame.end_bound.as_mut()]
-        .into_iter()
-        .flatten()
-    {
-        let (ast::WindowFrameBound::Preceding(Some(offset)) | ast::WindowFrameBound::Following(Some(offset))) =
-            bound
-        else {
-            continue;
-        };
-        let Expr::Function(function) = offset.as_ref() else {
-            continue;
-        };
-        let FunctionArguments::List(list) = &function.args else {
-            continue;
-        };
-        if let [
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)),
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(of))),
-        ] = list.args.as_slice()
-            && of.value == Value::SingleQuotedString("interval".into())
-        {
-            **offset = Expr::Interval(ast::Interval {
-                value: Box::new(value.clone()),
-                leading_field: None,
-                leading_precision: None,
-                last_field: None,
-                fractional_seconds_precision: None,
-            });
-        }
-    }
 }
 
 #[cfg(test)]

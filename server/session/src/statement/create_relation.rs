@@ -4,6 +4,7 @@ mod beside;
 pub(super) mod constraints;
 mod foreign_keys;
 mod include;
+mod keeping;
 pub(crate) mod own_sequences;
 mod table_as;
 mod upstream;
@@ -298,7 +299,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     let scope = session.scope();
     let (schema, name, is_temporary) = names::new_table_name(session, &scope, new.name, new.temporary)?;
     secret::check_there(&scope, &new.secrets)?;
-    let keeping = keeping(&new, is_temporary)?;
+    let keeping = keeping::of(&new, is_temporary)?;
     if new.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
         session.notice(
             Severity::Notice,
@@ -395,29 +396,6 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         upstream::fill(session, &source, &object).await?;
     }
     Ok(Some(Arc::new(object)))
-}
-
-/// How the rows of what is made are kept.
-fn keeping(new: &New<'_>, is_temporary: bool) -> SqlResult<Retention> {
-    if !is_temporary {
-        return match new.on_commit {
-            None => Ok(new.keeping),
-            Some(_) => Err(SqlError::new(
-                SqlState::InvalidTableDefinition,
-                "ON COMMIT can only be used on temporary tables",
-            )),
-        };
-    }
-    if new.kind != ObjectKind::Table || new.connector.is_some() {
-        return Err(SqlError::unsupported(
-            "only tables that are written to by statements can be temporary",
-        ));
-    }
-    Ok(new.keeping.temporary(match new.on_commit {
-        None | Some(OnCommit::PreserveRows) => temporary::OnCommit::PreserveRows,
-        Some(OnCommit::DeleteRows) => temporary::OnCommit::DeleteRows,
-        Some(OnCommit::Drop) => temporary::OnCommit::Drop,
-    }))
 }
 
 /// Defaults and generated columns must bind, and defaults must fit their columns.
