@@ -268,6 +268,12 @@ impl Relation {
         self
     }
 
+    /// The streams that were made with it: of what is no row, of files that were read, of late rows.
+    pub fn beside(&self) -> impl Iterator<Item = ObjectId> + use<> {
+        let late = self.event_time.as_ref().and_then(EventTimeDef::late_stream);
+        [self.errors, self.files, late].into_iter().flatten()
+    }
+
     /// The relation with a stream for the files that were read.
     #[must_use]
     pub fn with_files(mut self, files: Option<ObjectId>) -> Self {

@@ -526,12 +526,11 @@ impl Database {
         let catalog = self.catalog();
         let of = catalog.objects().find(|object| {
             object.relation().is_some_and(|stream| {
-                let late = stream.event_time.as_ref().and_then(|time| time.late_stream());
                 stream
                     .connector
                     .as_ref()
                     .is_some_and(|connector| connector.is_read())
-                    && [Some(object.id), stream.errors, late].contains(&Some(ObjectId(relation)))
+                    && (std::iter::once(object.id).chain(stream.beside())).any(|id| id == ObjectId(relation))
             })
         });
         let Some((stream, place)) = of.and_then(|object| Some((object.id, self.sources.place(object.id)?)))

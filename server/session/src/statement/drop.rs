@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, Definition, Object, kind_name};
+use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, Definition, Object, Relation, kind_name};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_parser::ast::{DropBehavior, DropStatement, ObjectKind as Kind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -111,9 +111,9 @@ impl Dropping {
             .chain(
                 targets
                     .iter()
-                    .filter_map(|object| object.relation()?.event_time.as_ref()?.late_stream()),
+                    .filter_map(|object| object.relation())
+                    .flat_map(Relation::beside),
             )
-            .chain(targets.iter().filter_map(|object| object.relation()?.errors))
             .chain(targets.iter().filter_map(|object| match &object.definition {
                 Definition::Sink(sink) => sink.view,
                 _ => None,

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast;
-use millrace_catalog::event_time::EventTimeDef;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{Definition, Object, kind_name};
+use millrace_catalog::{Definition, Object, Relation, kind_name};
 use millrace_database::Database;
 use millrace_database::database::sinks::SinkStatus;
 use millrace_database::database::sources::SourceInfo;
@@ -352,11 +351,7 @@ fn sources(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResu
         .collect();
     let beside: BTreeSet<ObjectId> = (scope.catalog.relations(&scope.database))
         .filter_map(|object| object.relation())
-        .flat_map(|relation| {
-            let event_time = relation.event_time.as_ref();
-            [relation.errors, event_time.and_then(EventTimeDef::late_stream)]
-        })
-        .flatten()
+        .flat_map(Relation::beside)
         .collect();
     let connector = |object: &Arc<Object>| {
         let connector = object.relation()?.connector.as_ref()?;

@@ -114,8 +114,7 @@ fn with_parts(scope: &Scope, object: &Arc<Object>) -> Vec<Arc<Object>> {
         }
     }
     if let Some(relation) = object.relation() {
-        ids.extend(relation.errors);
-        ids.extend(relation.event_time.as_ref().and_then(|time| time.late_stream()));
+        ids.extend(relation.beside());
     }
     ids.iter()
         .filter_map(|id| scope.catalog.object(*id).cloned())
