@@ -383,6 +383,48 @@ impl<'b> Datum<'b> {
             )));
         }
         match &layout.nodes[at] {
+            Node::Union(variants) => {
+                let number = self.long()?;
+                let variant = usize::try_from(number)
+                    .ok()
+                    .and_then(|number| variants.get(number));
+                let variant =
+                    variant.ok_or_else(|| invalid(&format!("a union of Avro has no branch {number}")))?;
+                self.value(layout, *variant, depth + 1)
+            }
+            Node::Array(items) => {
+                self.json.raw("[")?;
+                self.blocks(|datum| datum.value(layout, *items, depth + 1))?;
+                self.json.raw("]")
+            }
+            Node::Map(values) => {
+                self.json.raw("{")?;
+                self.blocks(|datum| {
+                    let name = datum.text()?;
+                    datum.json.name(name)?;
+                    datum.value(layout, *values, depth + 1)
+                })?;
+                self.json.raw("}")
+            }
+            Node::Record(fields) => {
+                self.json.raw("{")?;
+                for (number, (name, field)) in fields.iter().enumerate() {
+                    if number > 0 {
+                        self.json.raw(",")?;
+                    }
+                    self.json.name(name)?;
+                    self.value(layout, *field, depth + 1)?;
+                }
+                self.json.raw("}")
+            }
+            node => self.leaf(layout, node),
+        }
+    }
+
+    /// A value that has no others in it: apart from those, so that what calls itself takes little of the stack.
+    #[inline(never)]
+    fn leaf(&mut self, layout: &Layout, node: &Node) -> SqlResult<()> {
+        match node {
             Node::Null => self.json.raw("null"),
             Node::Boolean => match self.array()? {
                 [0] => self.json.raw("false"),
@@ -425,40 +467,6 @@ impl<'b> Datum<'b> {
                 let symbol =
                     symbol.ok_or_else(|| invalid(&format!("an enum of Avro has no symbol {number}")))?;
                 self.json.text(symbol)
-            }
-            Node::Union(variants) => {
-                let number = self.long()?;
-                let variant = usize::try_from(number)
-                    .ok()
-                    .and_then(|number| variants.get(number));
-                let variant =
-                    variant.ok_or_else(|| invalid(&format!("a union of Avro has no branch {number}")))?;
-                self.value(layout, *variant, depth + 1)
-            }
-            Node::Array(items) => {
-                self.json.raw("[")?;
-                self.blocks(|datum| datum.value(layout, *items, depth + 1))?;
-                self.json.raw("]")
-            }
-            Node::Map(values) => {
-                self.json.raw("{")?;
-                self.blocks(|datum| {
-                    let name = datum.text()?;
-                    datum.json.name(name)?;
-                    datum.value(layout, *values, depth + 1)
-                })?;
-                self.json.raw("}")
-            }
-            Node::Record(fields) => {
-                self.json.raw("{")?;
-                for (number, (name, field)) in fields.iter().enumerate() {
-                    if number > 0 {
-                        self.json.raw(",")?;
-                    }
-                    self.json.name(name)?;
-                    self.value(layout, *field, depth + 1)?;
-                }
-                self.json.raw("}")
             }
             Node::Decimal { size, scale, .. } => {
                 let bytes = match size {
@@ -506,7 +514,9 @@ impl<'b> Datum<'b> {
                 self.json
                     .text(&format!("{months} months {days} days {millis} milliseconds"))
             }
-            Node::Open => Err(unreadable("a type has no definition")),
+            Node::Open | Node::Union(_) | Node::Array(_) | Node::Map(_) | Node::Record(_) => {
+                Err(unreadable("a type has no definition"))
+            }
         }
     }
 

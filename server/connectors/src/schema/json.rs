@@ -2,8 +2,8 @@
 
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
-/// How deep values are nested at most: as deep as texts of JSON are read.
-pub(super) const DEPTH_MAX: usize = 100;
+/// How deep values are nested at most.
+pub(super) const DEPTH_MAX: usize = 64;
 /// How large a document may be: so many bytes, and so many times the record.
 const BYTES_MAX: usize = 1 << 20;
 const GROWTH_MAX: usize = 64;

@@ -45,7 +45,7 @@ fn any(schema: &Schema, root: &Schema, kind: &Schema, random: &mut StdRng, depth
         Schema::Int => Value::Int(random.random::<i32>() >> random.random_range(0..31)),
         Schema::Long => Value::Long(random.random::<i64>() >> random.random_range(0..63)),
         Schema::Float => Value::Float(*[0.0, -1.5, 3e30, 0.1].get(random.random_range(0..4)).unwrap()),
-        Schema::Double => Value::Double(f64::from(random.random::<i32>()) / 7.0),
+        Schema::Double => Value::Double(f64::from(random.random::<i32>()) / 8.0),
         Schema::Bytes => Value::Bytes((0..random.random_range(0..9)).map(|_| random.random()).collect()),
         Schema::String => {
             let letters = ['a', 'ü', '"', '\\', '\n', '\u{1}', '😀'];
