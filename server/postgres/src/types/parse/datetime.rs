@@ -2,7 +2,7 @@
 //!
 //! ISO 8601 as PostgreSQL reads it: `2013-01-31`, `2013/1/31`, `20130131`; `T` or white space before the time; seconds
 //! and their fraction optional; zones as `Z`, `+02`, `+0230`, `-02:30`, `UTC`, or a name such as `Europe/Berlin`.
-//! Other spellings are those of [`spelled`]. `epoch` and the infinities are accepted; the words that need a clock (`now`, `today`) are not.
+//! Other spellings are those of `spelled`. `epoch` and the infinities are accepted; the words that need a clock (`now`, `today`) are not.
 
 mod spelled;
 
