@@ -30,7 +30,7 @@ pub use self::writer::BucketWriter;
 
 use self::columns::ColumnFile;
 use self::lines::Lines;
-use self::store::Place;
+use self::store::{Failure, Place};
 use crate::source::{ConnectorError, Fetched, FileAt, FileRead, FilesRead, Lag, Position, Reader, Record};
 
 /// A last line without a line feed is taken when its file has been as it is for so long.
@@ -233,7 +233,7 @@ impl FileReader {
     }
 
     /// Opens a file where it is to be read.
-    async fn opened(&mut self, found: Found) -> Result<Opened, ConnectorError> {
+    async fn opened(&mut self, found: Found) -> Result<Opened, Failure> {
         let content = match &self.encoding {
             Encoding::Parquet => {
                 let file = ColumnFile::open(&self.place, &found.meta, found.from, &self.names).await?;
@@ -260,7 +260,7 @@ impl FileReader {
     }
 
     /// The next piece of the file that is open; none: it ends.
-    async fn piece(place: &Place, opened: &mut Opened) -> Result<Option<Fetched>, ConnectorError> {
+    async fn piece(place: &Place, opened: &mut Opened) -> Result<Option<Fetched>, Failure> {
         let Opened {
             found,
             content,
@@ -320,13 +320,13 @@ impl FileReader {
     }
 
     /// What is told of a file that cannot be read, or not any further.
-    fn broken(&mut self, found: Found, at: u64, records: u64, error: ConnectorError) -> Fetched {
+    fn broken(&mut self, found: Found, at: u64, records: u64, why: String) -> Fetched {
         let file = FileRead {
             path: found.path.clone(),
             identity: found.identity.clone(),
             bytes: found.meta.size,
             records,
-            broken: Some((at, error)),
+            broken: Some((at, why)),
         };
         self.has_read(&file);
         Fetched {
@@ -417,14 +417,14 @@ impl Reader for FileReader {
         loop {
             if let Some(mut opened) = self.open.take() {
                 let piece = match Self::piece(&self.place, &mut opened).await {
-                    Err(error) if store::is_changed(&error) => {
+                    Err(Failure::Changed(_)) => {
                         tracing::warn!(
                             file = opened.found.path,
                             "a file was changed while it was read; the new one is read from its beginning"
                         );
                         return Ok(self.ended(opened));
                     }
-                    Err(error) if error.is_final => {
+                    Err(Failure::Broken(why)) => {
                         let Opened {
                             found,
                             content,
@@ -434,9 +434,9 @@ impl Reader for FileReader {
                             Content::Lines(lines) => lines.at(),
                             Content::Columns(file) => file.at(),
                         };
-                        return Ok(self.broken(found, at, records, error));
+                        return Ok(self.broken(found, at, records, why));
                     }
-                    piece => piece?,
+                    piece => piece.map_err(ConnectorError::from)?,
                 };
                 return Ok(match piece {
                     Some(fetched) => {
@@ -455,17 +455,17 @@ impl Reader for FileReader {
                 match self.opened(found.clone()).await {
                     Ok(opened) => self.open = Some(opened),
                     // It is gone or another one since it was listed.
-                    Err(error) if store::is_changed(&error) => {
+                    Err(Failure::Changed(_)) => {
                         tracing::info!(
                             file = found.path,
                             "a file is gone or was changed before it was read"
                         );
                     }
-                    Err(error) if error.is_final => {
+                    Err(Failure::Broken(why)) => {
                         let at = found.from;
-                        return Ok(self.broken(found, at, 0, error));
+                        return Ok(self.broken(found, at, 0, why));
                     }
-                    Err(error) => return Err(error),
+                    Err(failure) => return Err(failure.into()),
                 }
                 continue;
             }

@@ -41,7 +41,7 @@ pub struct FileRead {
     /// Records that came out of it since it was opened last.
     pub records: u64,
     /// Where the rest of it could not be read, and why.
-    pub broken: Option<(u64, ConnectorError)>,
+    pub broken: Option<(u64, String)>,
 }
 
 /// The files that were read before.

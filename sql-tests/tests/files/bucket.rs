@@ -110,7 +110,8 @@ pub async fn bucket(place: &Path) -> Result<(), Failure> {
 /// All lines of the files of a sink, by the names of the files.
 async fn written(store: &AmazonS3, prefix: &str) -> Result<BTreeMap<String, String>, Failure> {
     let mut found = BTreeMap::new();
-    let metas: Vec<_> = store.list(Some(&prefix.into())).try_collect().await?;
+    let prefix = (!prefix.is_empty()).then(|| prefix.into());
+    let metas: Vec<_> = store.list(prefix.as_ref()).try_collect().await?;
     for meta in metas {
         let content = store.get(&meta.location).await?.bytes().await?;
         found.insert(
@@ -151,6 +152,8 @@ pub async fn sinks(place: &Path) -> Result<(), Failure> {
         )
     };
     run(&client, &create("rows", "s", "JSON", "")).await?;
+    // Nothing is left of having tried, in the prefix or beside it.
+    assert!(written(&store, "").await?.is_empty());
     run(&client, &create("changes", "k", "CSV", ", type = 'changelog'")).await?;
     run(
         &client,
@@ -252,6 +255,21 @@ pub async fn sinks(place: &Path) -> Result<(), Failure> {
     run(&client, "FLUSH").await?;
     let last = written(&store, "rows").await?.into_values().next_back();
     assert_eq!(last.as_deref(), Some("{\"n\":-1,\"t\":\"\"}\n"));
+    // What somebody else has written is not written over.
+    let next = written(&store, "changes").await?.len();
+    let foreign = format!("changes/changes-{next:010}.csv");
+    store
+        .put(&foreign.as_str().into(), b"foreign".to_vec().into())
+        .await?;
+    run(&client, "UPDATE k SET v = v + 1").await?;
+    until(
+        &client,
+        "SELECT state, error LIKE '%was not written by this sink%' FROM mr_catalog.sinks WHERE name = 'changes'",
+        "failed t",
+    )
+    .await?;
+    let kept = store.get(&foreign.as_str().into()).await?.bytes().await?;
+    assert_eq!(kept, b"foreign".as_slice());
     run(&client, "DROP SINK rows").await?;
     let error = refused(&client, &create("rows", "s", "JSON", "")).await?;
     assert!(error.contains("already exists"), "{error}");

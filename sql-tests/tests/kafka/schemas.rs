@@ -389,6 +389,10 @@ async fn protobuf(broker: &Broker, registry: &Registry, place: &Path) -> Result<
     )
     .await?;
     assert!(error.contains("it has no message \"shop.Ordr\""), "{error}");
+    let debezium = format("shop.Order").replace("PLAIN", "DEBEZIUM");
+    let create = format!("CREATE TABLE x (id BIGINT PRIMARY KEY) {options} {debezium}");
+    let error = refused(&client, &create).await?;
+    assert!(error.contains("ENCODE JSON and AVRO"), "{error}");
     run(
         &client,
         &format!("CREATE STREAM p (*) {options} {}", format("shop.Order")),

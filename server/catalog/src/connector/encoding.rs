@@ -243,7 +243,12 @@ impl RecordFormat {
         }
         if envelope != Envelope::Plain && !encoding.has_names() {
             return Err(SqlError::unsupported(
-                "FORMAT UPSERT and DEBEZIUM are supported with ENCODE JSON, AVRO and PROTOBUF",
+                "FORMAT UPSERT and DEBEZIUM are supported with encodings that name the columns: JSON, AVRO, PROTOBUF",
+            ));
+        }
+        if envelope == Envelope::Debezium && matches!(encoding, Encoding::Protobuf { .. }) {
+            return Err(SqlError::unsupported(
+                "FORMAT DEBEZIUM is supported with ENCODE JSON and AVRO",
             ));
         }
         Ok(RecordFormat { envelope, encoding })

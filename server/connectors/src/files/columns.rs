@@ -14,8 +14,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 
-use super::store::Place;
-use crate::source::ConnectorError;
+use super::store::{Failure, Place, broken};
 
 /// Rows at a time.
 const ROWS: usize = 8_192;
@@ -64,7 +63,7 @@ impl ColumnFile {
         meta: &ObjectMeta,
         from: u64,
         names: &[String],
-    ) -> Result<ColumnFile, ConnectorError> {
+    ) -> Result<ColumnFile, Failure> {
         let path = place.shown(&meta.location);
         let reader = Content {
             store: Arc::clone(&place.store),
@@ -89,11 +88,7 @@ impl ColumnFile {
     }
 
     /// The next rows, and the number of the first; none: the file ends.
-    pub async fn next(
-        &mut self,
-        place: &Place,
-        path: &str,
-    ) -> Result<Option<(RecordBatch, u64)>, ConnectorError> {
+    pub async fn next(&mut self, place: &Place, path: &str) -> Result<Option<(RecordBatch, u64)>, Failure> {
         let Some(rows) = self.stream.next().await else {
             return Ok(None);
         };
@@ -109,12 +104,12 @@ impl ColumnFile {
     }
 }
 
-fn failed(place: &Place, path: &str, error: ParquetError) -> ConnectorError {
+fn failed(place: &Place, path: &str, error: ParquetError) -> Failure {
     match error {
         ParquetError::External(error) => match error.downcast_ref::<object_store::Error>() {
             Some(error) => place.failed(error),
-            None => place.broken(path, &error.to_string()),
+            None => broken(path, &error.to_string()),
         },
-        error => place.broken(path, &error.to_string()),
+        error => broken(path, &error.to_string()),
     }
 }

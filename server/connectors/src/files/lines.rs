@@ -12,8 +12,7 @@ use object_store::{GetOptions, GetRange, ObjectMeta};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
 
-use super::store::Place;
-use crate::source::ConnectorError;
+use super::store::{Failure, Place, broken};
 
 /// How much is read at once, and how many lines are given at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -33,7 +32,7 @@ pub(super) struct Lines {
     at: u64,
     is_ended: bool,
     /// Why there is no more, if that is not the end: told when what was read is given.
-    failure: Option<ConnectorError>,
+    failure: Option<Failure>,
     /// Whether the rest of a line that is too long is passed over.
     passes_over: bool,
     has_quotes: bool,
@@ -49,7 +48,7 @@ impl Lines {
         from: u64,
         encoding: &Encoding,
         is_settled: bool,
-    ) -> Result<Lines, ConnectorError> {
+    ) -> Result<Lines, Failure> {
         let (has_quotes, has_header) = match encoding {
             Encoding::Csv { has_header, .. } => (true, *has_header),
             _ => (false, false),
@@ -85,7 +84,7 @@ impl Lines {
         compression: Compression,
         from: u64,
         has_quotes: bool,
-    ) -> Result<Lines, ConnectorError> {
+    ) -> Result<Lines, Failure> {
         let is_plain = compression == Compression::None;
         let from = if is_plain { from.min(meta.size) } else { 0 };
         let bytes: Pin<Box<dyn AsyncRead + Send>> = if from == meta.size {
@@ -140,7 +139,7 @@ impl Lines {
     }
 
     /// Passes over bytes at the beginning.
-    async fn pass(&mut self, place: &Place, path: &str, count: u64) -> Result<(), ConnectorError> {
+    async fn pass(&mut self, place: &Place, path: &str, count: u64) -> Result<(), Failure> {
         while self.at < count && !(self.is_ended && self.rest.is_empty()) {
             self.fill(place, path).await?;
             let passed = (count - self.at).min(self.rest.len() as u64);
@@ -150,7 +149,7 @@ impl Lines {
         Ok(())
     }
 
-    async fn fill(&mut self, place: &Place, path: &str) -> Result<(), ConnectorError> {
+    async fn fill(&mut self, place: &Place, path: &str) -> Result<(), Failure> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -174,12 +173,7 @@ impl Lines {
     }
 
     /// The first line.
-    async fn first(
-        &mut self,
-        place: &Place,
-        path: &str,
-        is_settled: bool,
-    ) -> Result<Option<Bytes>, ConnectorError> {
+    async fn first(&mut self, place: &Place, path: &str, is_settled: bool) -> Result<Option<Bytes>, Failure> {
         loop {
             if let Some((_, line)) = self.line(is_settled) {
                 return Ok(Some(line));
@@ -197,7 +191,7 @@ impl Lines {
         place: &Place,
         path: &str,
         is_settled: bool,
-    ) -> Result<Option<Vec<(u64, Bytes)>>, ConnectorError> {
+    ) -> Result<Option<Vec<(u64, Bytes)>>, Failure> {
         let mut lines = vec![];
         loop {
             while lines.len() < LINES_MAX
@@ -276,12 +270,12 @@ impl Lines {
     }
 }
 
-fn failed(place: &Place, path: &str, error: &io::Error) -> ConnectorError {
+fn failed(place: &Place, path: &str, error: &io::Error) -> Failure {
     let inner = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<object_store::Error>());
     match inner {
         Some(error) => place.failed(error),
-        None => place.broken(path, &error.to_string()),
+        None => broken(path, &error.to_string()),
     }
 }

@@ -12,8 +12,25 @@ use object_store::{Error, ObjectMeta, ObjectStore};
 
 use crate::source::ConnectorError;
 
-/// Begins the message of an error that says that a file is not the one that was listed any more.
-const CHANGED: &str = "the file was changed";
+/// Why a file is not read.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It is gone, or not the one that was listed any more; what the store says.
+    Changed(String),
+    /// It is not what its format says, and why.
+    Broken(String),
+    /// The store does not answer, or refuses.
+    Store(ConnectorError),
+}
+
+impl From<Failure> for ConnectorError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Changed(why) | Failure::Broken(why) => ConnectorError::passing(why),
+            Failure::Store(error) => error,
+        }
+    }
+}
 
 /// Where files are.
 #[derive(Debug, Clone)]
@@ -118,38 +135,27 @@ impl Place {
         }
     }
 
-    /// What is said when something fails.
-    pub fn failed(&self, error: &Error) -> ConnectorError {
+    /// What it means when something fails.
+    pub fn failed(&self, error: &Error) -> Failure {
         let mut bottom: &dyn std::error::Error = error;
         while let Some(deeper) = bottom.source() {
             bottom = deeper;
         }
-        let mut failed = match error {
-            Error::Precondition { .. } | Error::NotFound { .. } => {
-                ConnectorError::passing(format!("{CHANGED}: {bottom}"))
+        let said = format!("{}: {bottom}", self.what);
+        match error {
+            Error::Precondition { .. } | Error::NotFound { .. } => Failure::Changed(said),
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+                let mut refused = ConnectorError::passing(said);
+                refused.hint =
+                    Some("See s3.credentials.access and its secret, and the rights of the key.".to_owned());
+                Failure::Store(refused)
             }
-            _ => ConnectorError::passing(format!("{}: {bottom}", self.what)),
-        };
-        if matches!(
-            error,
-            Error::PermissionDenied { .. } | Error::Unauthenticated { .. }
-        ) {
-            failed.hint =
-                Some("See s3.credentials.access and its secret, and the rights of the key.".to_owned());
+            _ => Failure::Store(ConnectorError::passing(said)),
         }
-        failed
-    }
-
-    /// What is said of the content of a file.
-    pub fn broken(&self, path: &str, why: &str) -> ConnectorError {
-        ConnectorError::lasting(
-            format!("file \"{path}\" cannot be read: {why}"),
-            "Take it away or put it right, and RESUME the stream.",
-        )
     }
 }
 
-/// Whether an error says that a file is not the one that was listed any more.
-pub(super) fn is_changed(error: &ConnectorError) -> bool {
-    error.message.starts_with(CHANGED)
+/// What is said of the content of a file.
+pub(super) fn broken(path: &str, why: &str) -> Failure {
+    Failure::Broken(format!("file \"{path}\" cannot be read: {why}"))
 }

@@ -23,8 +23,10 @@ const SUM: &str = "millrace-sum";
 /// See the module.
 pub struct BucketWriter {
     place: Place,
-    /// What the names begin and end with.
-    begin: String,
+    /// What stands before the name of the sink, with a slash at its end unless it is empty.
+    prefix: String,
+    name: String,
+    /// What the names end with.
     end: String,
     reached: Option<Reached>,
 }
@@ -56,34 +58,32 @@ impl BucketWriter {
             ));
         }
         // A name that no reader takes for a file of rows.
-        let probe = Path::from(format!(
-            "{}.probe",
-            writer.begin.replace(&sink.name, &format!("_{}", sink.name))
-        ));
+        let probe = Path::from(format!("{}_{}.probe", writer.prefix, writer.name));
         let written = writer.place.store.put(&probe, Vec::new().into()).await;
         written.map_err(|error| writer.place.failed(&error))?;
         let removed = writer.place.store.delete(&probe).await;
-        removed.map_err(|error| writer.place.failed(&error))
+        removed.map_err(|error| writer.place.failed(&error).into())
     }
 
     async fn connect(sink: &BucketSink) -> Result<BucketWriter, ConnectorError> {
         let bucket = sink
             .bucket()
             .map_err(|error| ConnectorError::lasting(error.message, "Create the sink again."))?;
-        let begin = match bucket.prefix.as_str() {
-            "" => sink.name.clone(),
-            prefix => format!("{prefix}/{}", sink.name),
+        let prefix = match bucket.prefix.as_str() {
+            "" => String::new(),
+            prefix => format!("{prefix}/"),
         };
         Ok(BucketWriter {
             place: Place::open(&FilesPlace::Bucket(bucket)).await?,
-            begin,
+            prefix,
+            name: sink.name.clone(),
             end: format!(".{}", sink.format.name()),
             reached: None,
         })
     }
 
     fn path(&self, number: u64) -> Path {
-        Path::from(format!("{}-{number:010}{}", self.begin, self.end))
+        Path::from(format!("{}{}-{number:010}{}", self.prefix, self.name, self.end))
     }
 
     /// The highest number of a file that is there.
@@ -97,7 +97,7 @@ impl BucketWriter {
         {
             let name = meta.location.to_string();
             let number = name
-                .strip_prefix(&format!("{}-", self.begin))
+                .strip_prefix(&format!("{}{}-", self.prefix, self.name))
                 .and_then(|rest| rest.strip_suffix(&self.end));
             let number = number.and_then(|number| number.parse::<u64>().ok());
             // Of all numbers the highest; none is less than all.
@@ -118,7 +118,7 @@ impl BucketWriter {
                 Ok(sum.and_then(|sum| sum.parse().ok()))
             }
             Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.place.failed(&error)),
+            Err(error) => Err(self.place.failed(&error).into()),
         }
     }
 }
@@ -153,7 +153,7 @@ impl Writer for BucketWriter {
                 ),
                 "Perhaps another server writes there that has a copy of the data directory. Drop the sink and create it again with another path.",
             )),
-            Err(error) => Err(self.place.failed(&error)),
+            Err(error) => Err(self.place.failed(&error).into()),
         }
     }
 

@@ -337,7 +337,7 @@ fn as_records(columns: &Columns) -> Vec<Record> {
 /// Files of which the rest could not be read, each as a record, and why.
 fn broken_files(files: &[FileRead]) -> Vec<(Record, SqlError)> {
     let broken = |file: &FileRead| {
-        let (at, error) = file.broken.as_ref()?;
+        let (at, why) = file.broken.as_ref()?;
         let record = Record {
             split: 0,
             offset: *at as i64,
@@ -346,7 +346,7 @@ fn broken_files(files: &[FileRead]) -> Vec<(Record, SqlError)> {
             value: None,
             headers: vec![],
         };
-        let error = SqlError::new(SqlState::DataCorrupted, error.message.clone());
+        let error = SqlError::new(SqlState::DataCorrupted, why.clone());
         Some((record, error))
     };
     files.iter().filter_map(broken).collect()
