@@ -120,14 +120,14 @@ const RECOGNISED: &[Recognised] = &[
     recognised(
         "cannot coerce",
         "SELECT true + 1",
-        SqlState::DatatypeMismatch,
-        "Cannot coerce arithmetic expression Boolean + Int64 to valid types",
+        SqlState::UndefinedFunction,
+        "operator does not exist: boolean + bigint",
     ),
     recognised(
         "cannot infer common argument type",
         "SELECT 1 = true",
-        SqlState::DatatypeMismatch,
-        "Cannot infer common argument type for comparison operation Int64 = Boolean",
+        SqlState::UndefinedFunction,
+        "operator does not exist: bigint = boolean",
     ),
     recognised(
         "not found",

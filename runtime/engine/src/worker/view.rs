@@ -286,7 +286,6 @@ impl ViewInstance {
     }
 
     /// Charges the state of a stage's task on a partition, to which so many bytes of changes came.
-    ///
     pub(super) fn charge_state(&self, stage: usize, partition: usize, bytes: usize) {
         if self.is_stateful(stage) {
             self.charges[stage][partition].moved(bytes, || self.part_bytes(stage, partition));
@@ -350,8 +349,13 @@ impl ViewInstance {
                 contents.restore_rows(image)?;
             }
         }
-        self.charges[stage][partition].set(self.part_bytes(stage, partition));
+        self.measure(stage, partition);
         Ok(())
+    }
+
+    /// Charges what a stage's task keeps on a partition now.
+    fn measure(&self, stage: usize, partition: usize) {
+        self.charges[stage][partition].measure(|| self.part_bytes(stage, partition));
     }
 
     /// Whether a reduce has nothing to do in an epoch that brings no input, at its time.

@@ -321,6 +321,13 @@ impl StateCharge {
     pub fn set(&self, bytes: usize) {
         self.0.lock().set(bytes);
     }
+
+    /// Measures it now. Who drops the state first and then says so by [`StateCharge::set`] is not overtaken by what was measured before.
+    pub fn measure(&self, measure: impl FnOnce() -> usize) {
+        let mut measured = self.0.lock();
+        let bytes = measure();
+        measured.set(bytes);
+    }
 }
 
 impl Measured {

@@ -129,12 +129,18 @@ impl ViewInstance {
                     false => places_of(bytes + image, memory.limit()),
                 };
                 place = self.eviction.places.acquire_many(places).await.ok();
+                // The partition may have been lost while this waited.
+                if !self.is_spilled(stage, partition) {
+                    return Ok(Some(Turn { _turn: turn, place }));
+                }
             }
             // What it took before it left is there at once for all who look whether there is space, and so is what is read.
             self.charges[stage][partition].set(bytes);
             let _image = self.account.charge(Use::InFlight, image);
             self.make_room().await;
-            self.bring_back(stage, partition).await?;
+            let brought = self.bring_back(stage, partition).await;
+            self.measure(stage, partition);
+            brought?;
         }
         Ok(Some(Turn { _turn: turn, place }))
     }
@@ -203,7 +209,6 @@ impl ViewInstance {
             }
         }
         if is_back {
-            self.charges[stage][partition].set(self.part_bytes(stage, partition));
             self.eviction.on_disk[stage][partition].lock().set(0);
             self.eviction.left[stage][partition].store(0, Ordering::Relaxed);
         }
@@ -391,11 +396,11 @@ impl ViewInstance {
                 has_left = true;
             }
         }
-        let charge = &self.charges[stage][partition];
         if has_left {
-            self.eviction.left[stage][partition].fetch_max(charge.bytes(), Ordering::Relaxed);
+            let bytes = self.charges[stage][partition].bytes();
+            self.eviction.left[stage][partition].fetch_max(bytes, Ordering::Relaxed);
         }
-        charge.set(self.part_bytes(stage, partition));
+        self.measure(stage, partition);
         if has_left {
             let mut on_disk = self.eviction.on_disk[stage][partition].lock();
             let bytes = on_disk.bytes() + writer.bytes() as usize;
