@@ -29,7 +29,7 @@ pub use identifier::{fold, name_parts, quote_identifier, quote_literal};
 pub use limits::{MAX_NESTING, MAX_OPERATORS, MAX_SQL_BYTES};
 
 use ast::Statement;
-use sqlparser::ast::Expr;
+use sqlparser::ast::{Expr, SetExpr};
 use sqlparser::tokenizer::Location;
 
 use crate::source::Source;
@@ -58,12 +58,47 @@ impl Parsed {
 /// Parses all statements of `sql`. Empty ones are skipped.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>, ParseError> {
     let pieces = text::statements(sql, statement::parse_statement)?;
-    let parsed = pieces.into_iter().map(|(piece, statement)| Parsed {
-        statement,
-        text: piece.text.to_string(),
-        offset: piece.offset,
-    });
-    Ok(parsed.collect())
+    let mut parsed = Vec::with_capacity(pieces.len());
+    for (piece, statement) in pieces {
+        let (text, offset) = (piece.text.to_string(), piece.offset);
+        match created_table(&statement) {
+            None => parsed.push(Parsed {
+                statement,
+                text,
+                offset,
+            }),
+            Some(text) => {
+                let made = text::statements(&text, statement::parse_statement)?;
+                parsed.extend(made.into_iter().map(|(_, statement)| Parsed {
+                    statement,
+                    text: text.clone(),
+                    offset,
+                }));
+            }
+        }
+    }
+    Ok(parsed)
+}
+
+/// `SELECT a INTO t FROM ..` is `CREATE TABLE t AS SELECT a FROM ..`.
+fn created_table(statement: &Statement) -> Option<String> {
+    let Statement::Sql(sql) = statement else {
+        return None;
+    };
+    let sqlparser::ast::Statement::Query(query) = sql.as_ref() else {
+        return None;
+    };
+    let mut query = query.clone();
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return None;
+    };
+    let into = select.into.take()?;
+    let kind = match (into.temporary, into.unlogged) {
+        (true, _) => "TEMPORARY ",
+        (_, true) => "UNLOGGED ",
+        _ => "",
+    };
+    Some(format!("CREATE {kind}TABLE {} AS {query}", into.name))
 }
 
 /// Parses one expression, with nothing after it.

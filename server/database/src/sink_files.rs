@@ -18,3 +18,4 @@ pub mod directory;
 pub mod draft;
 pub mod encode;
 pub mod outbox;
+pub(crate) mod tally;

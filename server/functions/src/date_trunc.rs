@@ -5,8 +5,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, TimestampMicrosecondArray};
-use arrow::datatypes::{DataType, FieldRef, TimeUnit, TimestampMicrosecondType};
+use arrow::array::{Array, AsArray, IntervalMonthDayNanoArray, TimestampMicrosecondArray};
+use arrow::datatypes::{
+    DataType, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+    TimestampMicrosecondType,
+};
 use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
@@ -94,6 +97,33 @@ impl Unit {
     }
 }
 
+impl Unit {
+    /// An interval without what is smaller than the unit.
+    fn cut(self, interval: IntervalMonthDayNano, name: &str) -> SqlResult<IntervalMonthDayNano> {
+        let months = |count: i64| {
+            let count = i32::try_from(count).unwrap_or(i32::MAX);
+            IntervalMonthDayNano::new(interval.months / count * count, 0, 0)
+        };
+        Ok(match self {
+            Unit::Micros(MICROS_PER_DAY) => IntervalMonthDayNano::new(interval.months, interval.days, 0),
+            Unit::Micros(unit) => {
+                let nanos = unit * 1_000;
+                let rest = interval.nanoseconds / nanos * nanos;
+                IntervalMonthDayNano::new(interval.months, interval.days, rest)
+            }
+            Unit::Week => {
+                return Err(SqlError::unsupported(format!(
+                    "unit \"{name}\" not supported for type interval"
+                ))
+                .with_detail("Months usually have fractional weeks."));
+            }
+            Unit::Month => months(1),
+            Unit::Quarter => months(3),
+            Unit::Years { count, .. } => months(12 * count),
+        })
+    }
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DateTrunc {
     signature: Signature,
@@ -117,12 +147,13 @@ impl ScalarUDFImpl for DateTrunc {
         }
         let time = match time {
             DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+            DataType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
             other if other.is_string() || other.is_null() || matches!(other, DataType::Date32) => {
                 DataType::Timestamp(TimeUnit::Microsecond, None)
             }
             other => {
                 return Err(plan_datafusion_err!(
-                    "date_trunc takes a timestamp, a timestamptz or a date, not {other}"
+                    "date_trunc takes a timestamp, a timestamptz, a date or an interval, not {other}"
                 ));
             }
         };
@@ -156,6 +187,16 @@ impl ScalarUDFImpl for DateTrunc {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let out_of_range = || SqlError::new(SqlState::DatetimeFieldOverflow, "timestamp out of range");
         on_arrays(&args, |arrays, rows| {
+            if let DataType::Interval(_) = arrays[1].data_type() {
+                let units = arrays[0].as_string::<i32>();
+                let intervals = arrays[1].as_primitive::<IntervalMonthDayNanoType>();
+                let cut = units.iter().zip(intervals).map(|pair| match pair {
+                    (Some(unit), Some(interval)) => Unit::named(unit)?.cut(interval, unit).map(Some),
+                    _ => Ok(None),
+                });
+                let cut: IntervalMonthDayNanoArray = cut.collect::<SqlResult<_>>()?;
+                return Ok(Arc::new(cut));
+            }
             let times = arrays[1].as_primitive::<TimestampMicrosecondType>();
             let begins: TimestampMicrosecondArray = match &args.args[0] {
                 ColumnarValue::Scalar(unit) => match unit.try_as_str().flatten() {

@@ -23,6 +23,7 @@ use millrace_postgres::types::output::TextColumn;
 use millrace_postgres::types::{ANNOTATION, SqlType, parse};
 
 use self::cell::{Cell, document, items, nodes, read, refused, step, steps, text, texts};
+use self::value::Put;
 use crate::arguments::on_arrays;
 use crate::bounded::{Budget, work};
 use crate::cast as pg_cast;
@@ -183,17 +184,12 @@ static FUNCTIONS: &[Definition] = &[
     }),
     strict("jsonb_set", (3, 4), Output::Jsonb, |cells| {
         let create = !matches!(cells.get(3), Some(Cell::Boolean(false)));
-        let owned;
-        let path = match &cells[1] {
-            // A path that is written as a text has not the type of an array yet.
-            Cell::Text(written) => {
-                owned = parse::array::texts(written)?;
-                owned.iter().map(String::as_str).collect()
-            }
-            other => texts(other)?.to_vec(),
-        };
-        let set = value::with_path(document(cells)?, &path, &document(&cells[2..])?, create)?;
-        Ok(Out::Text(set.written()))
+        let put = if create { Put::Always } else { Put::There };
+        with_path(cells, put)
+    }),
+    strict("jsonb_insert", (3, 4), Output::Jsonb, |cells| {
+        let after = matches!(cells.get(3), Some(Cell::Boolean(true)));
+        with_path(cells, if after { Put::After } else { Put::Before })
     }),
     strict("jsonb_strip_nulls", (1, 1), Output::Jsonb, |cells| {
         Ok(Out::Text(value::without_nulls(document(cells)?).written()))
@@ -334,6 +330,21 @@ fn may_search(node: &Node<'_>, keys: &[&str]) -> SqlResult<()> {
         _ => 1,
     };
     work::allowed("looking for keys in jsonb", members as u64, keys.len() as u64)
+}
+
+/// The document with the value of the third argument at the path of the second.
+fn with_path(cells: &[Cell<'_>], put: Put) -> SqlResult<Out> {
+    let owned;
+    let path = match &cells[1] {
+        // A path that is written as a text has not the type of an array yet.
+        Cell::Text(written) => {
+            owned = parse::array::texts(written)?;
+            owned.iter().map(String::as_str).collect()
+        }
+        other => texts(other)?.to_vec(),
+    };
+    let set = value::with_path(document(cells)?, &path, &document(&cells[2..])?, put)?;
+    Ok(Out::Text(set.written()))
 }
 
 fn text_or_null(node: Option<&Node<'_>>) -> Out {

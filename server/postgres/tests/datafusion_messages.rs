@@ -52,6 +52,18 @@ const RECOGNISED: &[Recognised] = &[
         "column \"t.x\" must appear in the GROUP BY clause or be used in an aggregate function",
     ),
     recognised(
+        "invalid qualifier",
+        "SELECT a.* FROM (VALUES (1)) AS b(x)",
+        SqlState::UndefinedTable,
+        "missing FROM-clause entry for table \"a\"",
+    ),
+    recognised(
+        "for select distinct, order by expressions",
+        "SELECT DISTINCT x FROM (VALUES (1, 2)) AS t(x, y) ORDER BY y",
+        SqlState::InvalidColumnReference,
+        "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+    ),
+    recognised(
         "must appear in the group by",
         "SELECT y FROM (VALUES (1, 2)) AS t(x, y) HAVING x > 1",
         SqlState::GroupingError,

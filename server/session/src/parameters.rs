@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, UpdateTableFromKind, Value, VisitorMut};
 use millrace_catalog::scope::Scope;
 use millrace_functions::{cast, syntax};
 use millrace_parser::Parsed;
@@ -29,6 +29,7 @@ use crate::names;
 use crate::object_names;
 use crate::query::schema_of;
 use crate::session::Session;
+use crate::statement::returning::{self, Beside};
 use crate::statement::with_changes::{self, Parts};
 use crate::statement::{select, show, subscribe, token};
 
@@ -124,7 +125,11 @@ fn describe_one(
     // Whether it may change what it changes is looked at when it runs.
     let scope = with_changes::scope_of(session, scope, sql);
     find_types(session, &scope, whole, numbers, found)?;
-    describe_sql(session, &scope, sql, found)
+    let with = match whole {
+        ast::Statement::Query(query) => query.with.as_ref(),
+        _ => None,
+    };
+    describe_sql(session, &scope, with, sql, found)
 }
 
 /// The columns of a statement with changes in it, part by part.
@@ -209,6 +214,7 @@ fn describe_listing(statement: &Statement) -> Option<SchemaRef> {
 fn describe_sql(
     session: &Session,
     scope: &Scope,
+    with: Option<&ast::With>,
     sql: &ast::Statement,
     found: &mut Found,
 ) -> SqlResult<Option<SchemaRef>> {
@@ -239,12 +245,14 @@ fn describe_sql(
                 Some(alias) => millrace_parser::fold(&alias.alias),
                 None => names::last_of_table(&insert.table),
             };
-            returning(
+            returning_columns(
                 session,
                 scope,
+                with,
                 relation,
                 &name,
                 insert.returning.as_deref(),
+                &[],
                 found,
             )
         }
@@ -252,12 +260,19 @@ fn describe_sql(
             let (name, alias) = names::single_table(&update.table)?;
             let object = names::resolve(session, scope, &name)?;
             let relation = crate::write::table(&object, "update")?;
-            returning(
+            returning_columns(
                 session,
                 scope,
+                with,
                 relation,
                 &alias.unwrap_or_else(|| names::last(&name)),
                 update.returning.as_deref(),
+                match &update.from {
+                    Some(UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables)) => {
+                        tables
+                    }
+                    None => &[],
+                },
                 found,
             )
         }
@@ -265,12 +280,14 @@ fn describe_sql(
             let (name, alias) = names::delete_target(delete)?;
             let object = names::resolve(session, scope, &name)?;
             let relation = crate::write::table(&object, "delete from")?;
-            returning(
+            returning_columns(
                 session,
                 scope,
+                with,
                 relation,
                 &alias.unwrap_or_else(|| names::last(&name)),
                 delete.returning.as_deref(),
+                delete.using.as_deref().unwrap_or_default(),
                 found,
             )
         }
@@ -286,30 +303,35 @@ fn describe_sql(
     }
 }
 
-fn returning(
+fn returning_columns(
     session: &Session,
     scope: &Scope,
+    with: Option<&ast::With>,
     relation: &millrace_catalog::Relation,
     name: &str,
     items: Option<&[ast::SelectItem]>,
+    beside: &[ast::TableWithJoins],
     found: &Found,
 ) -> SqlResult<Option<SchemaRef>> {
     let Some(items) = items else { return Ok(None) };
-    // A list of columns is part of a query.
+    // A list of columns is part of a query, and so are the relations that it may name.
     let mut query = select::parse_query("SELECT 1")?;
     if let ast::Statement::Query(body) = &mut query
         && let SetExpr::Select(select) = body.body.as_mut()
     {
         select.projection = items.to_vec();
+        select.from = beside.to_vec();
+        body.with = with.cloned();
     }
-    let items = match for_description(query, &found.types)? {
-        ast::Statement::Query(body) => match *body.body {
-            SetExpr::Select(select) => select.projection,
-            _ => items.to_vec(),
-        },
-        _ => items.to_vec(),
+    let ast::Statement::Query(query) = for_description(query, &found.types)? else {
+        return Ok(None);
     };
-    let (plan, columns) = crate::statement::returning::bind(session, scope, relation, name, &items, vec![])?;
+    let SetExpr::Select(select) = *query.body else {
+        return Ok(None);
+    };
+    let (items, tables) = (select.projection, select.from);
+    let beside = Beside::of(session, scope, query.with.as_ref(), &tables)?;
+    let (plan, columns) = returning::bind(session, scope, relation, name, &items, vec![], beside)?;
     Ok(Some(columns.applied(&schema_of(&plan))))
 }
 

@@ -10,9 +10,7 @@ UPDATE r SET f3 = f3 * 2 WHERE f1 = 1 RETURNING (SELECT max(f3) FROM r), f3;
 UPDATE r SET f3 = 5 WHERE false RETURNING *;
 DELETE FROM r WHERE f1 IN (SELECT f1 FROM r WHERE f1 > 3) RETURNING *;
 UPDATE r AS x SET f3 = 9 RETURNING x.f1, x.f3;
--- refused 42P01: RETURNING names the columns of the changed table alone
 UPDATE r SET f3 = v.n FROM (VALUES (1, 100)) v (k, n) WHERE f1 = v.k RETURNING r.f1, f3, v.n, v.k;
--- refused 42P01: RETURNING names the columns of the changed table alone
 DELETE FROM r USING (VALUES (1)) v (k) WHERE f1 = v.k RETURNING f1, v.k;
 INSERT INTO r (f2) VALUES ('y') RETURNING nope;
 -- differs: RETURNING names the columns of the changed table alone
@@ -20,3 +18,20 @@ INSERT INTO r (f2) VALUES ('y') RETURNING count(*);
 INSERT INTO r (f2) VALUES ('y') RETURNING 1 / 0;
 SELECT count(*) FROM r;
 DELETE FROM r RETURNING CASE WHEN f3 > 10 THEN 'big' ELSE 'small' END AS size;
+CREATE TABLE emp (id int PRIMARY KEY, name text, dept text, salary int);
+INSERT INTO emp VALUES (1, 'Ann', 'eng', 50), (2, 'Bob', 'eng', 40), (3, 'Cid', 'ops', 35), (4, 'Dee', 'ops', NULL);
+CREATE TABLE dept (code text PRIMARY KEY, title text, budget int);
+INSERT INTO dept VALUES ('eng', 'Engineering', 1), ('ops', 'Operations', 2);
+UPDATE emp e SET salary = 2 FROM dept d, (VALUES ('ops', 7)) v (c, n) WHERE d.code = e.dept AND v.c = d.code AND e.id = 3 RETURNING e.id, d.*, n + 1 AS m, (SELECT count(*) FROM dept x WHERE x.code = d.code);
+UPDATE emp e SET salary = 1 FROM dept WHERE code = e.dept AND e.id = 4 RETURNING *;
+UPDATE emp e SET salary = 2 FROM dept d WHERE d.code = 'none' RETURNING e.id, d.title;
+UPDATE emp e SET salary = 2 FROM dept d WHERE d.code = e.dept RETURNING nope;
+UPDATE emp e SET name = name || '!' FROM dept d JOIN dept d2 ON d.code = d2.code WHERE d.code = e.dept AND e.id = 1 RETURNING e.name, d2.title, upper(d.title);
+WITH x AS (SELECT 2 AS i, 5 AS n) UPDATE emp SET salary = n FROM x WHERE id = i RETURNING id, salary, n;
+DELETE FROM emp USING dept d WHERE d.code = emp.dept AND emp.id = 4 RETURNING emp.*, d.code;
+DELETE FROM emp USING dept d WHERE d.code = emp.dept AND emp.id = 3 RETURNING *;
+SELECT id, name INTO few FROM emp WHERE id < 2;
+SELECT * FROM few;
+SELECT 1 AS a INTO TEMP one;
+SELECT * FROM one;
+DROP TABLE emp, dept, few;

@@ -74,3 +74,4 @@ SELECT length(1);
 -- refused 42883: the SQLSTATE differs
 SELECT 'a' + 'b';
 SELECT nope('a');
+SELECT ROW(1, 'a')::text, ROW(1, NULL, 'x y', 'a"b', '(')::text, 'r=' || ROW(1, true)::text;

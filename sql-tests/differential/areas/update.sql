@@ -33,7 +33,6 @@ UPDATE u2 SET k = 3 WHERE k = 2;
 UPDATE u2 SET v = v * 10;
 UPDATE u2 SET w = NULL WHERE k = 4;
 SELECT * FROM u2 ORDER BY k;
--- refused 42P01: RETURNING names the columns of the changed table alone
 UPDATE u2 SET v = s.n FROM (SELECT k AS key, v + 1 AS n FROM u2) s WHERE s.key = u2.k AND u2.k > 2 RETURNING u2.k, u2.v, s.n;
 CREATE TABLE src (k int, v int, w text);
 INSERT INTO src VALUES (2, 50, 'two'), (4, NULL, 'four'), (9, 90, 'nine'), (10, 99, 'ten');

@@ -216,11 +216,6 @@ impl Changes {
         self.step.next(&self.disk).await
     }
 
-    /// Whether rows may have gone; not if these are all rows that there are, or those of a stream.
-    pub fn has_deletions(&self) -> bool {
-        matches!(self.step, Step::Rows { since: Some(_), .. })
-    }
-
     /// Begins again with the first change, if it is a table or a view.
     pub fn rewind(&mut self) {
         if let Step::Rows { at, .. } = &mut self.step {

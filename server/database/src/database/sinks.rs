@@ -372,6 +372,7 @@ impl Database {
         let writing = Writing::new(
             self,
             object.id,
+            object.described(),
             def,
             restored,
             writing::Wires {
@@ -387,7 +388,7 @@ impl Database {
             flushes,
             relation: def.relation,
             needed,
-            task: Some(tokio::spawn(writing.run(object.described()))),
+            task: Some(tokio::spawn(writing.run())),
         };
         self.sinks.0.lock().insert(object.id, running);
     }

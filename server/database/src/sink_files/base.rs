@@ -91,6 +91,11 @@ impl Bases {
         Bases(data.join(BASES).join(sink.0.to_string()))
     }
 
+    /// Where they are.
+    pub fn directory(&self) -> &Path {
+        &self.0
+    }
+
     /// Where one is.
     pub fn file(&self, checkpoint: u64) -> PathBuf {
         self.0.join(format!("{checkpoint}.base"))

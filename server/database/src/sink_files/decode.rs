@@ -1,18 +1,23 @@
-//! Files of a sink read back to keys, piece by piece: reading them is the disk's, decoding them a core's.
+//! Files of a sink read back to keys, piece by piece: reading them is the disk's, decoding lines a core's.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
-use bytes::Bytes;
 use datafusion::parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use millrace_catalog::sink::FileFormat;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
+use super::directory::io_error;
 use super::draft::PIECE_ROWS;
 use super::encode::{Encoder, Op};
 
-/// A file, and how far it is decoded.
+/// Bytes of lines that are read at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// A file, and how far it is decoded. So much of it is in memory as was read at once.
 pub struct Decoder {
     encoder: Arc<Encoder>,
     path: PathBuf,
@@ -20,60 +25,89 @@ pub struct Decoder {
 }
 
 enum Rest {
-    Lines(Bytes),
-    Batches(ParquetRecordBatchReader),
+    Lines {
+        file: File,
+        /// What was read and not decoded begins with a line.
+        read: Vec<u8>,
+    },
+    Batches {
+        reader: Box<ParquetRecordBatchReader>,
+        read: Option<RecordBatch>,
+    },
 }
 
 impl Decoder {
-    /// Over what a file holds that the encoder's sink wrote.
+    /// Opens a file that the encoder's sink wrote.
     ///
     /// # Errors
-    /// It is not what the sink wrote.
-    pub fn new(encoder: Arc<Encoder>, path: PathBuf, content: Vec<u8>) -> SqlResult<Decoder> {
-        let content = Bytes::from(content);
+    /// It cannot be read, or is not what the sink wrote.
+    pub fn open(encoder: Arc<Encoder>, path: PathBuf) -> SqlResult<Decoder> {
+        let mut file = File::open(&path).map_err(|error| io_error("read", &path, &error))?;
         let rest = if encoder.is_text() {
-            if !content.starts_with(&encoder.header()) {
+            let mut header = vec![0; encoder.header().len()];
+            let found = file.read_exact(&mut header);
+            if found.is_err() || header != encoder.header() {
                 return Err(damaged(&path));
             }
-            Rest::Lines(content.slice(encoder.header().len()..))
+            Rest::Lines { file, read: vec![] }
         } else {
-            let reader = ParquetRecordBatchReaderBuilder::try_new(content)
+            let reader = ParquetRecordBatchReaderBuilder::try_new(file)
                 .and_then(|builder| builder.with_batch_size(PIECE_ROWS).build());
-            Rest::Batches(reader.map_err(|error| damaged(&path).with_detail(error.to_string()))?)
+            Rest::Batches {
+                reader: Box::new(reader.map_err(|error| damaged(&path).with_detail(error.to_string()))?),
+                read: None,
+            }
         };
         Ok(Decoder { encoder, path, rest })
     }
 
-    /// Decodes a piece, key by key. `false`: there was nothing left.
+    /// Reads the next piece, for [`Decoder::decode`]. `false`: there is nothing left.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not what the sink wrote.
+    pub fn read(&mut self) -> SqlResult<bool> {
+        match &mut self.rest {
+            Rest::Lines { file, read } => {
+                let before = read.len();
+                let taken = file.take(READ_BYTES as u64).read_to_end(read);
+                taken.map_err(|error| io_error("read", &self.path, &error))?;
+                match (before, read.len() > before) {
+                    (_, true) => Ok(true),
+                    (0, false) => Ok(false),
+                    // A line without an end.
+                    (_, false) => Err(damaged(&self.path)),
+                }
+            }
+            Rest::Batches { reader, read } => {
+                *read = (reader.next().transpose())
+                    .map_err(|error| damaged(&self.path).with_detail(error.to_string()))?;
+                Ok(read.is_some())
+            }
+        }
+    }
+
+    /// Decodes what was read, key by key.
     ///
     /// # Errors
     /// It is not what the sink wrote.
-    pub(crate) fn piece(&mut self, each: &mut dyn FnMut(Op, &[u8])) -> SqlResult<bool> {
+    pub(crate) fn decode(&mut self, each: &mut dyn FnMut(Op, &[u8])) -> SqlResult<()> {
         let (encoder, path) = (&self.encoder, &self.path);
         match &mut self.rest {
-            Rest::Lines(rest) => {
-                if rest.is_empty() {
-                    return Ok(false);
-                }
-                for _ in 0..PIECE_ROWS {
-                    if rest.is_empty() {
-                        break;
-                    }
-                    let end = encoder.line_end(rest).ok_or_else(|| damaged(path))?;
-                    let line = rest.split_to(end);
-                    let (op, key) = encoder.parse_line(&line).ok_or_else(|| damaged(path))?;
+            Rest::Lines { read, .. } => {
+                let mut at = 0;
+                while let Some(length) = encoder.line_end(&read[at..]) {
+                    let line = &read[at..at + length];
+                    let (op, key) = encoder.parse_line(line).ok_or_else(|| damaged(path))?;
                     each(op, key);
+                    at += length;
                 }
-                Ok(true)
+                read.drain(..at);
+                Ok(())
             }
-            Rest::Batches(reader) => {
-                let Some(batch) = reader.next() else {
-                    return Ok(false);
-                };
-                let batch = batch.map_err(|error| damaged(path).with_detail(error.to_string()))?;
-                encoder.keys_of_file(&batch, path, each)?;
-                Ok(true)
-            }
+            Rest::Batches { read, .. } => match read.take() {
+                Some(batch) => encoder.keys_of_file(&batch, path, each),
+                None => Ok(()),
+            },
         }
     }
 }

@@ -355,39 +355,54 @@ fn remove(node: &mut Node<'_>, path: &[&str], position: usize) -> SqlResult<()> 
     Ok(())
 }
 
-/// `jsonb_set`: with `value` where the path leads to; where nothing is there, it is put there only if `create`.
+/// What becomes of a value where a path leads to, for `jsonb_set` and `jsonb_insert`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// It takes the place of what is there, if something is.
+    There,
+    /// It takes the place of what is there, or is added.
+    Always,
+    /// It is put before the element that is there, or becomes a new member.
+    Before,
+    /// It is put behind the element that is there, or becomes a new member.
+    After,
+}
+
+/// With `value` where the path leads to.
 ///
 /// # Errors
-/// The value is a scalar, or a step into an array is not a number.
-pub fn with_path<'a>(
-    mut node: Node<'a>,
-    path: &[&str],
-    value: &Node<'a>,
-    create: bool,
-) -> SqlResult<Node<'a>> {
+/// The document is a scalar, a step into an array is not a number, or a member is there that is to be new.
+pub fn with_path<'a>(mut node: Node<'a>, path: &[&str], value: &Node<'a>, put: Put) -> SqlResult<Node<'a>> {
     if matches!(node, Node::Plain(_) | Node::Text(_)) {
         return Err(refused("cannot set path in scalar"));
     }
-    put(&mut node, path, 0, value, create)?;
+    put_at(&mut node, path, 0, value, put)?;
     Ok(node)
 }
 
-fn put<'a>(
+fn put_at<'a>(
     node: &mut Node<'a>,
     path: &[&str],
     position: usize,
     value: &Node<'a>,
-    create: bool,
+    put: Put,
 ) -> SqlResult<()> {
     let Some(step) = path.get(position) else {
         return Ok(());
     };
     let is_last = position + 1 == path.len();
+    let is_new = put != Put::There;
     match node {
         Node::Object(members) => match members.iter().position(|(name, _)| name == step) {
+            Some(_) if is_last && matches!(put, Put::Before | Put::After) => {
+                return Err(
+                    SqlError::new(SqlState::InvalidParameterValue, "cannot replace existing key")
+                        .with_hint("Try using the function jsonb_set to replace key value."),
+                );
+            }
             Some(at) if is_last => members[at].1 = value.clone(),
-            Some(at) => put(&mut members[at].1, path, position + 1, value, create)?,
-            None if is_last && create => {
+            Some(at) => put_at(&mut members[at].1, path, position + 1, value, put)?,
+            None if is_last && is_new => {
                 members.push(((*step).to_string(), value.clone()));
                 *node = object(std::mem::take(members));
             }
@@ -396,10 +411,14 @@ fn put<'a>(
         Node::Array(items) => {
             let index = index_of(step, position)?;
             match place(index, items.len()) {
-                Some(at) if is_last => items[at] = value.clone(),
-                Some(at) => put(&mut items[at], path, position + 1, value, create)?,
-                None if is_last && create && index < 0 => items.insert(0, value.clone()),
-                None if is_last && create => items.push(value.clone()),
+                Some(at) if is_last => match put {
+                    Put::There | Put::Always => items[at] = value.clone(),
+                    Put::Before => items.insert(at, value.clone()),
+                    Put::After => items.insert(at + 1, value.clone()),
+                },
+                Some(at) => put_at(&mut items[at], path, position + 1, value, put)?,
+                None if is_last && is_new && index < 0 => items.insert(0, value.clone()),
+                None if is_last && is_new => items.push(value.clone()),
                 None => {}
             }
         }
@@ -556,18 +575,18 @@ mod tests {
 
     #[test]
     fn values_are_changed_along_a_path() {
-        let set = |text: &'static str, path: &[&str], create| {
-            with_path(node(text), path, &node("9"), create).unwrap().written()
+        let set = |text: &'static str, path: &[&str], put| {
+            with_path(node(text), path, &node("9"), put).unwrap().written()
         };
         assert_eq!(
-            set(r#"{"a": {"b": 1}}"#, &["a", "b"], false),
+            set(r#"{"a": {"b": 1}}"#, &["a", "b"], Put::There),
             r#"{"a": {"b": 9}}"#
         );
-        assert_eq!(set(r#"{"bb": 1}"#, &["a"], true), r#"{"a": 9, "bb": 1}"#);
-        assert_eq!(set(r#"{"b": 1}"#, &["a"], false), r#"{"b": 1}"#);
-        assert_eq!(set("[1, 2]", &["-1"], true), "[1, 9]");
-        assert_eq!(set("[1, 2]", &["5"], true), "[1, 2, 9]");
-        assert!(with_path(node("1"), &["a"], &node("2"), true).is_err());
+        assert_eq!(set(r#"{"bb": 1}"#, &["a"], Put::Always), r#"{"a": 9, "bb": 1}"#);
+        assert_eq!(set(r#"{"b": 1}"#, &["a"], Put::There), r#"{"b": 1}"#);
+        assert_eq!(set("[1, 2]", &["-1"], Put::Always), "[1, 9]");
+        assert_eq!(set("[1, 2]", &["5"], Put::Always), "[1, 2, 9]");
+        assert!(with_path(node("1"), &["a"], &node("2"), Put::Always).is_err());
         let removed = without_path(node(r#"{"a": [1, {"b": 2}]}"#), &["a", "1", "b"]);
         assert_eq!(removed.unwrap().written(), r#"{"a": [1, {}]}"#);
         assert!(without_path(node("[1]"), &["x"]).is_err());

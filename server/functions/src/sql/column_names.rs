@@ -125,7 +125,23 @@ pub fn column_name(expr: &Expr) -> String {
         Expr::Extract { .. } => "extract".into(),
         Expr::Substring { shorthand: true, .. } => "substr".into(),
         Expr::Substring { .. } => "substring".into(),
-        Expr::Trim { .. } => "btrim".into(),
+        Expr::Trim { trim_where, .. } => match trim_where {
+            Some(ast::TrimWhereField::Leading) => "ltrim".into(),
+            Some(ast::TrimWhereField::Trailing) => "rtrim".into(),
+            Some(ast::TrimWhereField::Both) | None => "btrim".into(),
+        },
+        // The field that is taken last, else what it is taken of.
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                ast::AccessExpr::Dot(Expr::Identifier(name)) => Some(millrace_parser::fold(name)),
+                _ => None,
+            });
+            field.unwrap_or_else(|| column_name(root))
+        }
+        Expr::BinaryOp {
+            op: ast::BinaryOperator::Overlaps,
+            ..
+        } => "overlaps".into(),
         Expr::Position { .. } => "position".into(),
         Expr::Overlay { .. } => "overlay".into(),
         Expr::Ceil { .. } => "ceil".into(),

@@ -487,6 +487,10 @@ fn special_call(function: &Function) -> Option<Expr> {
             cast::NAME,
             vec![call("now", vec![]), text("timestamp without time zone")],
         )),
+        ("localtime", 0) => Some(call(
+            cast::NAME,
+            vec![call("now", vec![]), text("time without time zone")],
+        )),
         _ => None,
     }
 }

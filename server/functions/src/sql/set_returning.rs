@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SelectItem,
     SetExpr, Value,
 };
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use crate::syntax::{self, call, number, parsed_query, text};
 
@@ -69,6 +69,9 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
             Some(alias) => alias.name.clone(),
             None => Ident::new(function.as_str()),
         },
+        "jsonb_to_record" | "json_to_record" | "jsonb_to_recordset" | "json_to_recordset" => {
+            Ident::new(function.as_str())
+        }
         _ => return Ok(None),
     };
     let expressions: Vec<Expr> = given
@@ -82,9 +85,11 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
         return Ok(None);
     }
     if *with_ordinality {
-        return Err(SqlError::unsupported(format!(
-            "{function}() WITH ORDINALITY is not supported; unnest() WITH ORDINALITY is"
-        )));
+        let array = array_of(&function, expressions).ok_or_else(|| {
+            SqlError::unsupported(format!("{function}() WITH ORDINALITY is not supported"))
+                .with_hint("unnest() WITH ORDINALITY is.")
+        })?;
+        return Ok(Some(numbered(array, &function, column, alias.as_ref())));
     }
     let mut query = parsed_query("SELECT 1")?;
     if let SetExpr::Select(select) = query.body.as_mut() {
@@ -94,6 +99,12 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
                 expr: call("unnest", vec![call(crate::zoned_shift::SERIES, series.to_vec())]),
                 alias: column,
             }],
+            ("jsonb_to_record" | "json_to_record", [object]) => record(&function, object, alias.as_ref())?,
+            ("jsonb_to_recordset" | "json_to_recordset", [array]) => {
+                let items = call("unnest", vec![call("jsonb_items", vec![array.clone()])]);
+                let item = call(crate::cast::NAME, vec![items, text("jsonb")]);
+                record(&function, &item, alias.as_ref())?
+            }
             ("jsonb_each" | "json_each", [object]) => members(object, BinaryOperator::Arrow),
             ("jsonb_each_text" | "json_each_text", [object]) => members(object, BinaryOperator::LongArrow),
             _ => vec![SelectItem::ExprWithAlias {
@@ -102,18 +113,110 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
             }],
         };
     }
-    let alias = alias.clone().unwrap_or_else(|| ast::TableAlias {
-        explicit: true,
-        name: Ident::new(function.as_str()),
-        columns: vec![],
-        at: None,
-    });
+    let mut alias = alias.clone().unwrap_or_else(|| unnamed(&function));
+    // The columns of a record have their names already.
+    if alias.columns.iter().any(|column| column.data_type.is_some()) {
+        alias.columns.clear();
+    }
     Ok(Some(ast::TableFactor::Derived {
         lateral: true,
         subquery: query,
         alias: Some(alias),
         sample: None,
     }))
+}
+
+/// The alias of a function that has none.
+fn unnamed(function: &str) -> ast::TableAlias {
+    ast::TableAlias {
+        explicit: true,
+        name: Ident::new(function),
+        columns: vec![],
+        at: None,
+    }
+}
+
+/// The array whose elements are the rows of a function; `None`: there is none.
+fn array_of(function: &str, arguments: Vec<Expr>) -> Option<Expr> {
+    let array = match function {
+        "jsonb_array_elements" | "json_array_elements" => {
+            let items = call("jsonb_items", arguments);
+            return Some(call(crate::cast::NAME, vec![items, text("jsonb[]")]));
+        }
+        "jsonb_array_elements_text" | "json_array_elements_text" => "jsonb_items_text",
+        "jsonb_object_keys" | "json_object_keys" => "jsonb_keys",
+        "string_to_table" => "string_to_array",
+        "regexp_split_to_table" => "regexp_split_to_array",
+        _ => return None,
+    };
+    Some(call(array, arguments))
+}
+
+/// The elements of an array with their numbers.
+fn numbered(array: Expr, function: &str, column: Ident, alias: Option<&ast::TableAlias>) -> ast::TableFactor {
+    let mut alias = alias.cloned().unwrap_or_else(|| unnamed(function));
+    let names = [column, Ident::new("ordinality")];
+    let missing = names.into_iter().skip(alias.columns.len());
+    let missing: Vec<_> = missing
+        .map(|name| ast::TableAliasColumnDef {
+            name,
+            data_type: None,
+        })
+        .collect();
+    alias.columns.extend(missing);
+    ast::TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: vec![array],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: true,
+    }
+}
+
+/// The members of a JSON object that the columns of an alias name, as values of their types.
+fn record(function: &str, object: &Expr, alias: Option<&ast::TableAlias>) -> SqlResult<Vec<SelectItem>> {
+    let columns = alias.map(|alias| alias.columns.as_slice()).unwrap_or_default();
+    if columns.is_empty() {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "a column definition list is required for functions returning \"record\"",
+        )
+        .with_hint(format!("Write {function}(..) AS t(a int, b text).")));
+    }
+    let member = |column: &ast::TableAliasColumnDef| {
+        let data_type = column.data_type.clone().ok_or_else(|| {
+            SqlError::new(
+                SqlState::SyntaxError,
+                format!("column \"{}\" of {function} has no type", column.name.value),
+            )
+        })?;
+        let op = match &data_type {
+            ast::DataType::JSON | ast::DataType::JSONB => BinaryOperator::Arrow,
+            ast::DataType::Array(_) => {
+                return Err(SqlError::unsupported(format!(
+                    "columns of type {data_type} are not supported in {function}"
+                ))
+                .with_hint("Declare the column as jsonb."));
+            }
+            _ => BinaryOperator::LongArrow,
+        };
+        let value = Expr::BinaryOp {
+            left: Box::new(Expr::Nested(Box::new(object.clone()))),
+            op,
+            right: Box::new(text(&millrace_parser::fold(&column.name))),
+        };
+        Ok(SelectItem::ExprWithAlias {
+            expr: Expr::Cast {
+                kind: ast::CastKind::Cast,
+                expr: Box::new(Expr::Nested(Box::new(value))),
+                data_type,
+                array: false,
+                format: None,
+            },
+            alias: column.name.clone(),
+        })
+    };
+    columns.iter().map(member).collect()
 }
 
 /// Whether it is a series of times that has these arguments: its step is a length of time.

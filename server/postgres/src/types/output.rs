@@ -9,7 +9,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, types as arrow_types};
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use bytes::BytesMut;
 
+use crate::encode::Column;
 use crate::error::SqlResult;
 use crate::forms::{datetime, number};
 use crate::from_internal;
@@ -123,6 +125,12 @@ impl TextColumn {
                 interval.put_text(out);
             }
             DataType::List(_) => self.list(row, out)?,
+            DataType::Struct(_) => {
+                let record = Field::new("", array.data_type().clone(), true);
+                let mut text = BytesMut::new();
+                Column::new(&self.array, &record)?.put_text(row, &mut text);
+                out.extend_from_slice(&text);
+            }
             _ => {
                 let options = FormatOptions::default();
                 let formatter = ArrayFormatter::try_new(array, &options).map_err(from_internal::arrow)?;

@@ -14,7 +14,7 @@ use millrace_storage::ChangeBatch;
 use crate::access;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
-use crate::statement::returning::{self, Changed};
+use crate::statement::returning::{self, Beside, Changed};
 use crate::statement::update::{changing_query, changing_rows, once_each};
 use crate::{names, write};
 
@@ -45,29 +45,34 @@ pub(crate) async fn change(
         ));
     }
     let using = delete.using.as_deref().map(names::joined);
+    let mut beside = match (delete.using.as_deref(), &delete.returning) {
+        (Some(tables), Some(_)) => Beside::of(session, &scope, with, tables)?,
+        _ => vec![],
+    };
     let shown = alias.unwrap_or_else(|| names::last(&name));
     let text = changing_query(
         with,
         relation,
         &name,
         &shown,
-        "",
+        &Beside::select_list(&beside),
         using.as_deref(),
         delete.selection.as_ref(),
     );
     let write = session.begin_write(relation).await?;
     let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
     let gone = once_each(batches, using.is_some())?;
+    Beside::take(&mut beside, relation.columns.len(), &gone)?;
     let (changes, gone) = removals(relation, gone)?;
     let count: usize = gone.iter().map(RecordBatch::num_rows).sum();
     let items = delete.returning.as_deref();
-    let returned = returning::evaluate(session, &scope, relation, &shown, items, gone).await?;
+    let returned = returning::evaluate(session, &scope, relation, &shown, items, gone, beside).await?;
     write.finish(changes).await?;
     let tag = CommandTag::rows("DELETE", count as u64);
     Ok(Changed { returned, tag })
 }
 
-/// The changes that take rows away, and the rows under the table's own schema.
+/// The changes that take rows away, and the rows under the table's own schema. Their first columns are the table's.
 pub(crate) fn removals(
     relation: &Relation,
     rows: Vec<RecordBatch>,
@@ -75,8 +80,9 @@ pub(crate) fn removals(
     let mut changes = vec![];
     let mut gone = vec![];
     for batch in rows {
-        let batch = RecordBatch::try_new(Arc::clone(relation.schema()), batch.columns().to_vec())
-            .map_err(from_internal::arrow)?;
+        let columns = batch.columns()[..relation.columns.len()].to_vec();
+        let batch =
+            RecordBatch::try_new(Arc::clone(relation.schema()), columns).map_err(from_internal::arrow)?;
         let weights = Int64Array::from_value(-1, batch.num_rows());
         changes.push(ChangeBatch::new(batch.clone(), Some(weights))?);
         gone.push(batch);

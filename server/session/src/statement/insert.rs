@@ -121,7 +121,7 @@ pub(crate) async fn change(session: &Arc<Session>, scope: Scope, mut insert: Ins
     };
     let count = changes.rows.iter().map(|batch| batch.num_rows() as u64).sum();
     let items = insert.returning.as_deref();
-    let returned = returning::evaluate(session, &scope, relation, &name, items, changes.rows).await?;
+    let returned = returning::evaluate(session, &scope, relation, &name, items, changes.rows, vec![]).await?;
     write.finish(changes.changes).await?;
     let tag = CommandTag::rows("INSERT 0", count);
     Ok(Changed { returned, tag })

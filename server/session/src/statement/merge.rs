@@ -23,7 +23,8 @@ use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
 use crate::statement::insert;
 use crate::statement::returning::Changed;
-use crate::statement::update::{Assigned, ROW, as_column, changing_rows, new_rows};
+use crate::statement::returning::ROW;
+use crate::statement::update::{Assigned, as_column, changing_rows, new_rows};
 use crate::{access, names, write};
 
 /// The column that says which clause a pair falls under, from 1 on.

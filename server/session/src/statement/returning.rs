@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
@@ -14,8 +14,9 @@ use millrace_database::running::Running;
 use millrace_functions::sql::{column_names, output_types};
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult};
-use millrace_postgres::from_internal::df;
+use millrace_postgres::from_internal::{self, df};
 
+use crate::names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{OutputColumns, rows_of};
 use crate::session::Session;
@@ -44,6 +45,9 @@ pub fn bind_over(
 /// What the changed rows are called in the query that RETURNING is.
 const CHANGED: &str = "changed rows";
 
+/// The number of a row among those that a statement joins with others.
+pub(crate) const ROW: &str = "number of the row";
+
 /// Rows of a relation as a table.
 ///
 /// # Errors
@@ -55,7 +59,146 @@ pub fn table_of(relation: &Relation, rows: Vec<RecordBatch>) -> SqlResult<Arc<dy
     ))?))
 }
 
-/// Binds the items of RETURNING over rows of a relation that the statement calls `name`.
+/// What RETURNING may name beside the rows that change: a relation of FROM or USING, with its row for each of them.
+pub struct Beside {
+    /// As the statement calls it.
+    name: String,
+    schema: SchemaRef,
+    rows: Vec<RecordBatch>,
+}
+
+impl Beside {
+    /// The relations of FROM or USING, without rows.
+    ///
+    /// # Errors
+    /// They do not bind.
+    pub fn of(
+        session: &Session,
+        scope: &Scope,
+        with: Option<&ast::With>,
+        tables: &[ast::TableWithJoins],
+    ) -> SqlResult<Vec<Beside>> {
+        let mut names = vec![];
+        for table in tables {
+            let factors = [&table.relation]
+                .into_iter()
+                .chain(table.joins.iter().map(|join| &join.relation));
+            factors.for_each(|factor| names_of(factor, &mut names));
+        }
+        let with = with.map(|with| format!("{with} ")).unwrap_or_default();
+        let from = names::joined(tables);
+        let one = |name: String| {
+            let text = format!("{with}SELECT {}.* FROM {from}", quote_identifier(&name));
+            let mut statement = select::parse_query(&text)?;
+            let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Describe)?;
+            Ok(Beside {
+                name,
+                schema: Arc::new(plan.schema().as_arrow().clone()),
+                rows: vec![],
+            })
+        };
+        names.into_iter().map(one).collect()
+    }
+
+    /// What the select list of the rows has for these relations.
+    pub fn select_list(all: &[Beside]) -> String {
+        let each = all.iter();
+        each.map(|beside| format!(", {}.*", quote_identifier(&beside.name)))
+            .collect()
+    }
+
+    /// Takes the rows: the columns of a select list that stand behind so many others.
+    ///
+    /// # Errors
+    /// The columns are not there.
+    pub fn take(all: &mut [Beside], behind: usize, batches: &[RecordBatch]) -> SqlResult<()> {
+        let mut at = behind;
+        for beside in all {
+            let columns: Vec<usize> = (at..at + beside.schema.fields().len()).collect();
+            at += columns.len();
+            let rows = batches.iter().map(|batch| batch.project(&columns));
+            beside.rows = rows.collect::<Result<_, _>>().map_err(from_internal::arrow)?;
+            if let Some(batch) = beside.rows.first() {
+                beside.schema = batch.schema();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the relations of a FROM are called.
+fn names_of(factor: &ast::TableFactor, names: &mut Vec<String>) {
+    match factor {
+        ast::TableFactor::NestedJoin {
+            table_with_joins,
+            alias: None,
+        } => {
+            names_of(&table_with_joins.relation, names);
+            for join in &table_with_joins.joins {
+                names_of(&join.relation, names);
+            }
+        }
+        ast::TableFactor::Table {
+            name, alias: None, ..
+        }
+        | ast::TableFactor::Function {
+            name, alias: None, ..
+        } => names.push(names::last(name)),
+        ast::TableFactor::Table { alias, .. }
+        | ast::TableFactor::Function { alias, .. }
+        | ast::TableFactor::Derived { alias, .. }
+        | ast::TableFactor::UNNEST { alias, .. }
+        | ast::TableFactor::NestedJoin { alias, .. } => {
+            names.extend(alias.as_ref().map(|alias| millrace_parser::fold(&alias.name)));
+        }
+        _ => {}
+    }
+}
+
+/// Rows with their numbers in a column behind the others.
+fn numbered(schema: &SchemaRef, rows: Vec<RecordBatch>) -> SqlResult<Arc<dyn TableProvider>> {
+    let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
+    fields.push(Arc::new(Field::new(ROW, DataType::Int64, false)));
+    let schema = Arc::new(Schema::new(fields));
+    let mut next = 0;
+    let rows = rows.into_iter().map(|batch| {
+        let end = next + batch.num_rows() as i64;
+        let mut columns = batch.columns().to_vec();
+        columns.push(Arc::new(Int64Array::from_iter_values(next..end)));
+        next = end;
+        RecordBatch::try_new(Arc::clone(&schema), columns)
+    });
+    let rows = rows.collect::<Result<_, _>>().map_err(from_internal::arrow)?;
+    Ok(Arc::new(df(MemTable::try_new(schema, vec![rows]))?))
+}
+
+/// The items of RETURNING over relations of these names and columns, in which a wildcard leaves out the numbers of rows.
+fn listed(items: &[ast::SelectItem], relations: &[(String, SchemaRef)]) -> String {
+    let all_of = |(name, schema): &(String, SchemaRef)| {
+        let table = quote_identifier(name);
+        let columns = schema.fields().iter();
+        let columns: Vec<String> = columns
+            .map(|field| format!("{table}.{}", quote_identifier(field.name())))
+            .collect();
+        columns.join(", ")
+    };
+    let item = |item: &ast::SelectItem| match item {
+        ast::SelectItem::Wildcard(_) => {
+            let each: Vec<String> = relations.iter().map(all_of).collect();
+            each.join(", ")
+        }
+        ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+            let meant = names::last(name);
+            let relation = relations.iter().find(|(known, _)| *known == meant);
+            relation.map_or_else(|| item.to_string(), all_of)
+        }
+        item => item.to_string(),
+    };
+    let list: Vec<String> = items.iter().map(item).collect();
+    list.join(", ")
+}
+
+/// Binds the items of RETURNING over rows of a relation that the statement calls `name`, and over those beside them.
 ///
 /// # Errors
 /// The items do not bind.
@@ -66,20 +209,39 @@ pub fn bind(
     name: &str,
     items: &[ast::SelectItem],
     rows: Vec<RecordBatch>,
+    beside: Vec<Beside>,
 ) -> SqlResult<(LogicalPlan, OutputColumns)> {
+    let table = quote_identifier(name);
     let list: Vec<String> = items.iter().map(ToString::to_string).collect();
-    // The table's own name means the table, as it was before, in subqueries.
-    let text = format!(
-        "SELECT {} FROM {} AS {}",
-        list.join(", "),
-        quote_identifier(CHANGED),
-        quote_identifier(name)
-    );
-    let names = match select::parse_query(&text)? {
+    let named = format!("SELECT {} FROM {table}", list.join(", "));
+    let names = match select::parse_query(&named)? {
         ast::Statement::Query(query) => column_names::output_names(&query),
         _ => vec![],
     };
-    let tables = BTreeMap::from([(CHANGED.to_string(), table_of(relation, rows)?)]);
+    // The table's own name means the table, as it was before, in subqueries.
+    let mut text = format!("FROM {} AS {table}", quote_identifier(CHANGED));
+    let mut tables = BTreeMap::new();
+    if beside.is_empty() {
+        text = format!("SELECT {} {text}", list.join(", "));
+        tables.insert(CHANGED.to_string(), table_of(relation, rows)?);
+    } else {
+        tables.insert(CHANGED.to_string(), numbered(relation.schema(), rows)?);
+        let others = beside
+            .iter()
+            .map(|beside| (beside.name.clone(), SchemaRef::clone(&beside.schema)));
+        let mut relations = vec![(name.to_owned(), SchemaRef::clone(relation.schema()))];
+        relations.extend(others);
+        let row = quote_identifier(ROW);
+        for (index, beside) in beside.into_iter().enumerate() {
+            let (given, other) = (format!("{CHANGED} {index}"), quote_identifier(&beside.name));
+            text += &format!(
+                " JOIN {} AS {other} ON {table}.{row} = {other}.{row}",
+                quote_identifier(&given)
+            );
+            tables.insert(given, numbered(&beside.schema, beside.rows)?);
+        }
+        text = format!("SELECT {} {text}", listed(items, &relations));
+    }
     let plan = bind_over(session, scope, &text, tables)?;
     let notes = output_types::of_plan(&plan);
     Ok((plan, OutputColumns { names, notes }))
@@ -103,11 +265,12 @@ pub async fn evaluate(
     name: &str,
     items: Option<&[ast::SelectItem]>,
     rows: Vec<RecordBatch>,
+    beside: Vec<Beside>,
 ) -> SqlResult<Option<Returned>> {
     let Some(items) = items else {
         return Ok(None);
     };
-    let (plan, columns) = bind(session, scope, relation, name, items, rows)?;
+    let (plan, columns) = bind(session, scope, relation, name, items, rows, beside)?;
     let physical = session.physical_plan(plan, &scope.before).await?;
     let schema = physical.schema();
     let rows = session.collect_physical(physical).await?;

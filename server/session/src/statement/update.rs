@@ -26,12 +26,9 @@ use crate::keys::check_unique;
 use crate::outcome::{CommandTag, Outcome};
 use crate::sequences;
 use crate::session::Session;
-use crate::statement::returning::{self, Changed};
+use crate::statement::returning::{self, Beside, Changed, ROW};
 use crate::statement::select;
 use crate::{names, write};
-
-/// The number of a row among those that a statement joins with others.
-pub(crate) const ROW: &str = "number of the row";
 
 /// The columns that a statement assigns, and to what.
 pub(crate) struct Assigned {
@@ -225,11 +222,14 @@ pub(crate) async fn change(
         ));
     }
     let assigned = Assigned::new(relation, &update.assignments)?;
-    let from = match &update.from {
+    let tables = match &update.from {
         None => None,
-        Some(UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables)) => {
-            Some(names::joined(tables))
-        }
+        Some(UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables)) => Some(tables),
+    };
+    let from = tables.map(|tables| names::joined(tables));
+    let mut beside = match (tables, &update.returning) {
+        (Some(tables), Some(_)) => Beside::of(session, &scope, with, tables)?,
+        _ => vec![],
     };
     let shown = alias.clone().unwrap_or_else(|| names::last(&name));
     let text = changing_query(
@@ -237,13 +237,18 @@ pub(crate) async fn change(
         relation,
         &name,
         &shown,
-        &assigned.select_list(),
+        &(assigned.select_list() + &Beside::select_list(&beside)),
         from.as_deref(),
         update.selection.as_ref(),
     );
     let write = session.begin_write(relation).await?;
     let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
     let batches = once_each(batches, from.is_some())?;
+    Beside::take(
+        &mut beside,
+        relation.columns.len() + assigned.columns.len(),
+        &batches,
+    )?;
     let (old, new) = new_rows(session, &scope, relation, &assigned, &batches)?;
     if write.in_transaction() && assigned.touches(relation.key()) {
         check_unique(session, relation, write.current().await?, &new, &old).await?;
@@ -260,7 +265,7 @@ pub(crate) async fn change(
         changes.push(ChangeBatch::new(both, Some(weights))?);
     }
     let items = update.returning.as_deref();
-    let returned = returning::evaluate(session, &scope, relation, &shown, items, new).await?;
+    let returned = returning::evaluate(session, &scope, relation, &shown, items, new, beside).await?;
     write.finish(changes).await?;
     let tag = CommandTag::rows("UPDATE", count as u64);
     Ok(Changed { returned, tag })

@@ -1,9 +1,12 @@
 //! What a sink has delivered: from its files, or from those that came since a checkpoint; and what is lacking.
 
+use std::io;
 use std::sync::Arc;
 
 use millrace_engine::{Changes, Checkpointed, Follower};
+use millrace_planner::RelationId;
 use millrace_postgres::error::SqlState;
+use millrace_resource::memory::{Holder, Use};
 
 use super::writing::{Leave, Writing, rows_of, times};
 use crate::sink_files::base::{Base, Counts};
@@ -11,9 +14,14 @@ use crate::sink_files::decode::Decoder;
 use crate::sink_files::directory::io_error;
 use crate::sink_files::draft::Draft;
 use crate::sink_files::encode::{Encoder, Op};
+use crate::sink_files::tally::{Differences, Tally};
 
 /// Rows that are compared with what was delivered at once.
 const KEYS_AT_ONCE: usize = 1_024;
+/// What was delivered takes so much memory, or such a part of `memory_limit`, while it is compared with what there is. The rest is on
+/// the disk meanwhile.
+const TALLY_BYTES_MAX: usize = 64 << 20;
+const TALLY_PART: usize = 16;
 
 impl Writing {
     /// What was noted with the checkpoint that its relation was restored from; none: all files have to be read.
@@ -82,48 +90,62 @@ impl Writing {
         Ok(true)
     }
 
+    /// Nothing, to which what was delivered is to be added.
+    pub(super) fn tally(&self) -> Tally {
+        let memory = self.runtime.memory();
+        let account = memory.account(Holder::Relation(RelationId(self.id.0)), &self.name);
+        let bytes_max = TALLY_BYTES_MAX.min(memory.limit() / TALLY_PART);
+        Tally::new(self.bases.directory(), bytes_max, account.charge(Use::Query, 0))
+    }
+
     /// What the committed files from `first` on say together: how often each row is there.
-    pub(super) async fn delivered(&self, encoder: &Arc<Encoder>, first: u64) -> Result<Counts, Leave> {
-        let mut counts = Counts::new();
+    pub(super) async fn delivered(&self, encoder: &Arc<Encoder>, first: u64) -> Result<Tally, Leave> {
+        let mut tally = self.tally();
         let steps = self.committed.outbox.first.max(first)..self.committed.next;
         let sum = (first < steps.start).then(|| self.sum()).flatten();
         for path in sum
             .into_iter()
             .chain(steps.map(|number| self.directory.file(number)))
         {
-            self.check_running()?;
-            let content = self.runtime.read_file(&path).await?;
-            let content = content.map_err(|error| {
-                let error = io_error("read", &path, &error);
-                match error.code {
-                    SqlState::UndefinedFile => error
-                        .with_detail("Without it, the rows that the sink has delivered are not known.")
-                        .with_hint("Put it back, or drop the sink and create it again."),
-                    _ => error,
-                }
-            })?;
             let encoder = Arc::clone(encoder);
-            let decoder = self.compute(move || Decoder::new(encoder, path, content));
-            let (mut decoder, mut has_more) = (decoder.await?, true);
-            while has_more {
+            let open = self.on_disk(move || Decoder::open(encoder, path)).await;
+            let mut decoder = open.map_err(|left| match left {
+                Leave::Failed(error) if error.code == SqlState::UndefinedFile => error
+                    .with_detail("Without it, the rows that the sink has delivered are not known.")
+                    .with_hint("Put it back, or drop the sink and create it again.")
+                    .into(),
+                left => left,
+            })?;
+            loop {
                 self.check_running()?;
+                let read = move || decoder.read().map(|has_more| (decoder, has_more));
+                let has_more;
+                (decoder, has_more) = self.on_disk(read).await?;
+                if !has_more {
+                    break;
+                }
                 let count = move || {
-                    let has_more = decoder.piece(&mut |op, key| {
-                        let change = if op == Op::Insert { 1 } else { -1 };
-                        match counts.get_mut(key) {
-                            Some(count) => *count += change,
-                            None => {
-                                counts.insert(Box::from(key), change);
-                            }
-                        }
-                    })?;
-                    Ok((decoder, counts, has_more))
+                    decoder.decode(&mut |op, key| tally.add(key, if op == Op::Insert { 1 } else { -1 }))?;
+                    Ok((decoder, tally))
                 };
-                (decoder, counts, has_more) = self.compute(count).await?;
+                (decoder, tally) = self.compute(count).await?;
+                tally = self.with_memory(tally).await?;
             }
         }
-        counts.retain(|_, count| *count != 0);
-        Ok(counts)
+        Ok(tally)
+    }
+
+    /// The tally, once there is room in memory for more.
+    pub(super) async fn with_memory(&self, mut tally: Tally) -> Result<Tally, Leave> {
+        let (run, mut tally) = self.compute(move || Ok((tally.take_full(), tally))).await?;
+        let Some(run) = run else { return Ok(tally) };
+        let place = self.bases.file(0);
+        self.on_disk(move || {
+            let written = tally.write(&run);
+            written.map_err(|error| io_error("write next to", &place, &error))?;
+            Ok(tally)
+        })
+        .await
     }
 
     /// Writes what it takes from what was delivered to what there is, of which `changes` are all rows, or, as what was delivered, the
@@ -132,56 +154,62 @@ impl Writing {
         &self,
         encoder: &Arc<Encoder>,
         mut changes: Changes,
-        mut delivered: Counts,
+        mut tally: Tally,
         mut draft: Draft,
     ) -> Result<Draft, Leave> {
-        // Rows that come have to wait until it is known which go.
-        let mut missing: Vec<Box<[u8]>> = vec![];
-        let ops: &[Op] = match changes.has_deletions() {
-            true => &[Op::Delete, Op::Insert],
-            false => &[Op::Insert],
-        };
-        for &op in ops {
-            while let Some(batch) = changes.next().await? {
-                self.check_running()?;
+        while let Some(batch) = changes.next().await? {
+            for (op, times) in [(Op::Delete, 1), (Op::Insert, -1)] {
                 let Some(rows) = rows_of(op, &batch)? else {
                     continue;
                 };
                 for from in (0..rows.num_rows()).step_by(KEYS_AT_ONCE) {
+                    self.check_running()?;
                     let encoder = Arc::clone(encoder);
                     let piece = rows.slice(from, KEYS_AT_ONCE.min(rows.num_rows() - from));
-                    let compare = move || {
-                        for key in encoder.keys(&encoder.conform(&piece)?)? {
-                            match (op, delivered.get_mut(&key)) {
-                                (Op::Delete, Some(count)) => *count += 1,
-                                (Op::Delete, None) => {
-                                    delivered.insert(key, 1);
-                                }
-                                (Op::Insert, Some(count)) if *count > 0 => *count -= 1,
-                                (Op::Insert, _) => missing.push(key),
-                            }
-                        }
-                        Ok((delivered, missing))
+                    let count = move || {
+                        let keys = encoder.keys(&encoder.conform(&piece)?)?;
+                        keys.iter().for_each(|key| tally.add(key, times));
+                        Ok(tally)
                     };
-                    (delivered, missing) = self.compute(compare).await?;
+                    tally = self.compute(count).await?;
+                    tally = self.with_memory(tally).await?;
                 }
             }
-            changes.rewind();
         }
-        // What the checkpoint has and the files have not.
-        let lacking = delivered.iter().filter(|(_, count)| **count < 0);
-        for (key, count) in lacking {
-            missing.extend(std::iter::repeat_n(key.clone(), times(-*count)));
-        }
+        // What was delivered once too often goes, what is lacking comes.
+        let differences = self.compute(move || Ok(tally.differences())).await?;
         if self.def.sink_type.has_deletions() {
-            let mut gone: Vec<(Box<[u8]>, i64)> =
-                delivered.into_iter().filter(|(_, count)| *count > 0).collect();
-            gone.sort_unstable();
-            let gone = gone
-                .into_iter()
-                .flat_map(|(key, count)| std::iter::repeat_n(key, times(count)));
-            draft = self.write_keys(Op::Delete, gone.collect(), draft).await?;
+            draft = self.write_differences(Op::Delete, 1, &differences, draft).await?;
         }
-        self.write_keys(Op::Insert, missing, draft).await
+        self.write_differences(Op::Insert, -1, &differences, draft).await
+    }
+
+    /// Writes the rows that were counted with this sign, so often as they were.
+    async fn write_differences(
+        &self,
+        op: Op,
+        sign: i64,
+        differences: &Arc<Differences>,
+        mut draft: Draft,
+    ) -> Result<Draft, Leave> {
+        let place = self.bases.file(0);
+        let failed = move |error: io::Error| io_error("read next to", &place, &error);
+        let (all, begun) = (Arc::clone(differences), failed.clone());
+        let mut merge = self.on_disk(move || all.iter().map_err(begun)).await?;
+        loop {
+            let failed = failed.clone();
+            let take = move || {
+                let rows = merge.take(KEYS_AT_ONCE).map_err(failed)?;
+                Ok((rows, merge))
+            };
+            let rows;
+            (rows, merge) = self.on_disk(take).await?;
+            if rows.is_empty() {
+                return Ok(draft);
+            }
+            let rows = rows.into_iter();
+            let keys = rows.flat_map(|(key, count)| std::iter::repeat_n(key, times(sign * count)));
+            draft = self.write_keys(op, keys.collect(), draft).await?;
+        }
     }
 }

@@ -19,7 +19,7 @@ use super::shipping::Shipping;
 use super::{Committed, SinkStatus, fact};
 use crate::clock::now_ms;
 use crate::database::Database;
-use crate::sink_files::base::{Bases, Counts};
+use crate::sink_files::base::Bases;
 use crate::sink_files::directory::{Directory, io_error};
 use crate::sink_files::draft::{Draft, Limits};
 use crate::sink_files::encode::{Encoder, Op};
@@ -59,6 +59,8 @@ pub(super) struct Writing {
     db: Weak<Database>,
     pub(super) runtime: Runtime,
     pub(super) id: ObjectId,
+    /// As errors have it.
+    pub(super) name: String,
     pub(super) def: Arc<SinkDef>,
     pub(super) data: PathBuf,
     pub(super) directory: Directory,
@@ -80,6 +82,7 @@ impl Writing {
     pub fn new(
         db: &Arc<Database>,
         id: ObjectId,
+        name: String,
         def: &Arc<SinkDef>,
         restored: Option<Checkpointed>,
         wires: Wires,
@@ -90,6 +93,7 @@ impl Writing {
             db: Arc::downgrade(db),
             runtime: db.runtime().clone(),
             id,
+            name,
             def: Arc::clone(def),
             data: data.clone(),
             directory,
@@ -106,8 +110,8 @@ impl Writing {
     }
 
     /// Writes until it is stopped.
-    pub async fn run(mut self, name: String) {
-        self.keep_writing(&name).await;
+    pub async fn run(mut self) {
+        self.keep_writing().await;
         if let Some(shipping) = self.shipping.take() {
             let is_delivered = shipping.has(self.committed.next);
             shipping.stop().await;
@@ -143,14 +147,14 @@ impl Writing {
         }
     }
 
-    async fn keep_writing(&mut self, name: &str) {
+    async fn keep_writing(&mut self) {
         loop {
             let error = match self.follow().await {
                 Ok(()) | Err(Leave::Stopped) => return,
                 Err(Leave::Failed(error)) => error,
                 Err(Leave::Ended(error)) => {
                     let shown = shown(&error);
-                    tracing::error!(sink = name, error = shown, "a sink failed");
+                    tracing::error!(sink = self.name, error = shown, "a sink failed");
                     self.status.send_modify(|status| {
                         status.is_running = false;
                         status.has_ended = true;
@@ -160,7 +164,11 @@ impl Writing {
                 }
             };
             if self.status.borrow().error.as_ref() != Some(&error.message) {
-                tracing::error!(sink = name, error = error.message, "a sink failed and will retry");
+                tracing::error!(
+                    sink = self.name,
+                    error = error.message,
+                    "a sink failed and will retry"
+                );
             }
             self.status.send_modify(|status| {
                 status.is_running = false;
@@ -217,13 +225,12 @@ impl Writing {
         let mut noted = self.restored.take();
         let (mut follower, mut first) = if is_stream {
             let follower = self.runtime.follow(relation, self.committed.offset);
-            (follower, Some(Counts::new()))
+            (follower, Some(self.tally()))
         } else if let Some((checkpoint, base)) = self.base_of(noted.as_ref()).await? {
             let mut delivered = self.delivered(&encoder, base.next).await?;
             for (key, count) in base.ahead {
-                *delivered.entry(key).or_default() -= count;
+                delivered.add(&key, -count);
             }
-            delivered.retain(|_, count| *count != 0);
             let follower = self.runtime.follow_from(checkpoint);
             noted = None;
             (follower, Some(delivered))
