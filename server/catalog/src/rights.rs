@@ -64,6 +64,18 @@ impl Privileges {
         own.map(|(.., name)| *name)
     }
 
+    /// The name of the privilege that a letter of PostgreSQL's lists means.
+    pub fn name_of_letter(letter: char) -> Option<&'static str> {
+        let mut all = NAMED.iter();
+        all.find(|(_, known, _)| *known == letter).map(|(.., name)| *name)
+    }
+
+    /// The letters of those in the set, in the order of PostgreSQL's lists.
+    pub fn letters(self) -> String {
+        let own = NAMED.iter().filter(|(privilege, ..)| self.has_any(*privilege));
+        own.map(|(_, letter, _)| *letter).collect()
+    }
+
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -148,7 +160,7 @@ impl Class {
         }
     }
 
-    /// How `pg_default_acl` and `acldefault` call it.
+    /// How `pg_default_acl` calls it.
     pub fn letter(self) -> &'static str {
         match self {
             Class::Table => "r",

@@ -112,7 +112,7 @@ fn columns(catalog: &CatalogSnapshot, database: &str) -> Columns {
             Definition::View(query) => query
                 .bound
                 .get()
-                .map(|provider| provider.schema().fields().iter().cloned().collect())
+                .map(|bound| bound.provider.schema().fields().iter().cloned().collect())
                 .unwrap_or_default(),
             Definition::External(table) => table.columns().fields().iter().cloned().collect(),
             _ => vec![],

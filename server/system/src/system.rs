@@ -77,6 +77,10 @@ impl SystemCatalog for Schemas {
         }
     }
 
+    fn asks_statement(&self, name: &str) -> bool {
+        pg_catalog::functions::asks_statement(name) || cancel::asks_statement(name)
+    }
+
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
         pg_catalog::functions::of_statement(scope, name)
             .or_else(|| cancel::of_statement(&self.sessions, scope, name))
