@@ -47,9 +47,9 @@ pub use cursor::{
 };
 pub use explain::{Explain, ExplainFormat, ExplainOptions, ExplainTarget, ExplainType, Speed, WhatIf};
 pub use function::CreateFunction;
+pub use grant::{AlterDefaultPrivileges, Grant, GrantKind, GrantTarget};
 pub(crate) use hidden::STARS;
 pub use hidden::{is_secret_name, without_passwords};
-pub use grant::{AlterDefaultPrivileges, Grant, GrantKind, GrantTarget};
 pub use object::{ObjectKind, ObjectReference};
 pub use options::{FormatEncode, OptionEntry, Options};
 pub use role::{

@@ -1,5 +1,10 @@
 //! What of a statement nobody is to see: passwords and other secrets, wherever it is shown to others or written down.
 
+use sqlparser::tokenizer::{Location, Token};
+
+use crate::source::Source;
+use crate::tokens::{is_word, tokenize};
+
 use super::{AlterOperation, ExplainTarget, Options, RoleChange, RoleOption, Statement};
 
 /// The last words of names whose values nobody is to see, and that connectors refuse.
@@ -45,6 +50,34 @@ pub fn without_passwords(text: &str) -> String {
     shown + rest
 }
 
+/// A text without the string behind each word PASSWORD.
+fn without_literals(text: &str) -> String {
+    let source = Source::new(text);
+    let is_there = text.to_ascii_lowercase().contains("password");
+    let Some(tokens) = is_there.then(|| tokenize(&source).ok()).flatten() else {
+        return text.to_owned();
+    };
+    let (mut shown, mut from) = (String::new(), Location { line: 1, column: 1 });
+    for pair in tokens.windows(2) {
+        let is_string = matches!(
+            pair[1].token,
+            Token::SingleQuotedString(_)
+                | Token::EscapedStringLiteral(_)
+                | Token::UnicodeStringLiteral(_)
+                | Token::DollarQuotedString(_)
+        );
+        if is_string && is_word(Some(&pair[0]), "PASSWORD") {
+            shown.push_str(source.slice(from, pair[1].span.start));
+            shown.push_str(STARS);
+            from = pair[1].span.end;
+        }
+    }
+    match tokens.last() {
+        Some(last) => shown + source.slice(from, last.span.end),
+        None => shown,
+    }
+}
+
 impl Statement {
     /// Whether a secret stands in its text, and `Display` prints it with stars in its place.
     fn has_secret(&self) -> bool {
@@ -81,9 +114,11 @@ impl Statement {
 
     /// The statement, whose text this is, as others may see it.
     pub fn shown(&self, text: &str) -> String {
-        match self.has_secret() {
-            true => without_passwords(&self.to_string()),
-            false => without_passwords(text),
+        match self {
+            // One that is only known to be refused: its text tells where a password may be.
+            Statement::Sql(_) => without_passwords(&without_literals(text)),
+            _ if self.has_secret() => without_passwords(&self.to_string()),
+            _ => without_passwords(text),
         }
     }
 }
@@ -95,6 +130,8 @@ mod tests {
     #[test]
     fn no_secret_is_shown() {
         for sql in [
+            "PREPARE p AS ALTER ROLE ann PASSWORD 'abracadabra' LOGIN",
+            "PREPARE p AS CREATE USER ann PASSWORD\n  $x$abra'cadabra$x$",
             "CREATE USER ann PASSWORD 'abracadabra'",
             "ALTER ROLE ann ENCRYPTED PASSWORD E'abracadabra' LOGIN",
             "ALTER ROLE ann SET password = 'abracadabra'",
@@ -116,7 +153,10 @@ mod tests {
         ] {
             let parsed = crate::parse(sql).expect("it parses").remove(0);
             let shown = parsed.statement.shown(&parsed.text);
-            assert!(!shown.contains("abracadabra") && shown.contains("********"), "{shown}");
+            assert!(
+                !shown.contains("cadabra") && shown.contains("********"),
+                "{shown}"
+            );
         }
     }
 

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod audit;
+mod directory;
 mod http;
 mod limits;
 mod login;
