@@ -125,8 +125,6 @@ impl Statement {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn no_secret_is_shown() {
         for sql in [

@@ -44,6 +44,11 @@ impl Privileges {
     pub const TEMPORARY: Privileges = Privileges(1 << 10);
     pub const CONNECT: Privileges = Privileges(1 << 11);
 
+    /// Those of either set.
+    pub const fn or(self, other: Privileges) -> Privileges {
+        Privileges(self.0 | other.0)
+    }
+
     /// The privilege of a name, as GRANT has it.
     pub fn named(name: &str) -> Option<Privileges> {
         let name = if name.eq_ignore_ascii_case("TEMP") {
@@ -95,7 +100,7 @@ impl BitOr for Privileges {
     type Output = Privileges;
 
     fn bitor(self, other: Privileges) -> Privileges {
-        Privileges(self.0 | other.0)
+        self.or(other)
     }
 }
 

@@ -10,9 +10,11 @@ mod limits;
 mod login;
 mod matrix;
 mod privileges;
+mod reading;
 mod secrets;
 mod strangers;
 mod tenants;
+mod work;
 
 use millrace_cli::test::throw_away;
 use millrace_wire::Server;
