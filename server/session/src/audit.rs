@@ -3,9 +3,8 @@
 //! Lines of the log with the target `millrace::audit`, each with its fields by name. Logins that failed are written where they fail, and
 //! connections where they begin and end (`millrace-wire`). No line has a secret: a statement is written as others may see it.
 
-use millrace_database::sessions::SessionInfo;
 use millrace_parser::ast::{CopyDirection, CopyEnd, Options, Statement};
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::SqlResult;
 
 use crate::session::Session;
 
@@ -58,12 +57,6 @@ pub(crate) fn begin(session: &Session, statement: &Statement, text: &str, is_ddl
         statement: statement.shown(text),
         id: session.next_statement_id(),
     })
-}
-
-/// Writes down that somebody who has shown who it is may not come in.
-pub(crate) fn refused(info: &SessionInfo, error: &SqlError) {
-    let SessionInfo { user, peer, .. } = info;
-    tracing::warn!(target: "millrace::audit", event = "login failed", user, peer, code = error.code.code());
 }
 
 impl Entry {

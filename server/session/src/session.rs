@@ -22,7 +22,6 @@ use millrace_postgres::from_internal;
 use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
-use crate::audit;
 use crate::cursor::Cursor;
 use crate::identity::{self, Login};
 use crate::notice::{Notice, Severity};
@@ -74,7 +73,7 @@ impl Session {
             ));
         }
         info.database = db.resolve_database(&info.database)?;
-        let user = identity::login(&db, &mut info).inspect_err(|error| audit::refused(&info, error))?;
+        let user = identity::login(&db, &mut info)?;
         let role = user.role().cloned().unwrap_or_default();
         let mut settings = Settings::new(&info.user);
         settings.identify(&info.user, None, role.superuser);
