@@ -129,7 +129,7 @@ mod tests {
     fn no_secret_is_shown() {
         for sql in [
             "PREPARE p AS ALTER ROLE ann PASSWORD 'abracadabra' LOGIN",
-            "PREPARE p AS CREATE USER ann PASSWORD\n  $x$abra'cadabra$x$",
+            "PREPARE p AS ALTER ROLE ann LOGIN PASSWORD\n  E'abra\\'cadabra'",
             "CREATE USER ann PASSWORD 'abracadabra'",
             "ALTER ROLE ann ENCRYPTED PASSWORD E'abracadabra' LOGIN",
             "ALTER ROLE ann SET password = 'abracadabra'",

@@ -71,7 +71,7 @@ impl SystemCatalog for Schemas {
                 let system = || mr_catalog::shapes(db);
                 self.pg_catalog.relation(catalog, database, name, system)
             }
-            "information_schema" => information_schema::relation(catalog, database, name),
+            "information_schema" => information_schema::relation(catalog, database, name, viewer),
             "mr_catalog" => mr_catalog::relation(db, name, viewer),
             _ => Ok(None),
         }
