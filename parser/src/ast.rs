@@ -25,6 +25,7 @@ mod cursor;
 mod explain;
 mod function;
 mod grant;
+mod hidden;
 mod object;
 mod options;
 mod role;
@@ -47,6 +48,8 @@ pub use cursor::{
 pub use explain::{Explain, ExplainFormat, ExplainOptions, ExplainTarget, ExplainType, Speed, WhatIf};
 pub use function::CreateFunction;
 pub use grant::{AlterDefaultPrivileges, Grant, GrantKind, GrantTarget};
+pub(crate) use hidden::STARS;
+pub use hidden::{is_secret_name, without_passwords};
 pub use object::{ObjectKind, ObjectReference};
 pub use options::{FormatEncode, OptionEntry, Options};
 pub use role::{
@@ -162,31 +165,4 @@ pub enum Statement {
         /// Where the backup goes.
         to: String,
     },
-}
-
-impl Statement {
-    /// Whether a secret stands in its text: what is shown of it is what `Display` prints, with stars in its place.
-    pub fn has_secret(&self) -> bool {
-        let options = match self {
-            Statement::CreateRole(create) => &create.options,
-            Statement::AlterRole(alter) => match &alter.change {
-                RoleChange::Options(options) => options,
-                _ => return false,
-            },
-            Statement::CreateSecret(_) | Statement::AlterSecret(_) => return true,
-            Statement::CreateStream(create) => return create.options.have_secret(create.format.as_ref()),
-            Statement::CreateTable(create) => return create.options.have_secret(create.format.as_ref()),
-            Statement::CreateSink(create) => return create.options.have_secret(create.format.as_ref()),
-            Statement::Explain(explain) => {
-                return match &explain.target {
-                    ExplainTarget::Statement(inner) => inner.has_secret(),
-                    _ => false,
-                };
-            }
-            _ => return false,
-        };
-        options
-            .iter()
-            .any(|option| matches!(option, RoleOption::Password(Some(_))))
-    }
 }

@@ -11,7 +11,9 @@ mod settings;
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::ast::{DeclareSubscribeCursor, Fetch, ObjectKind, ObjectReference, Options, Statement};
+use crate::ast::{
+    DeclareSubscribeCursor, Fetch, ObjectKind, ObjectReference, OptionEntry, Options, STARS, Statement,
+};
 use crate::ast::{DeclareSubscriptionCursor, Subscribe, SubscribeTarget, SubscriptionStart};
 use crate::identifier::quote_literal;
 
@@ -117,13 +119,17 @@ impl Display for Options {
         f.write_str("(")?;
         for (i, entry) in self.0.iter().enumerate() {
             let comma = if i > 0 { ", " } else { "" };
-            let value = match entry.is_secret() {
-                true => role::STARS.to_owned(),
-                false => quote_literal(&entry.value),
-            };
-            write!(f, "{comma}{} = {value}", option_name(&entry.name))?;
+            write!(f, "{comma}{} = {}", option_name(&entry.name), option_value(entry))?;
         }
         f.write_str(")")
+    }
+}
+
+/// An option's value; a secret as stars.
+fn option_value(entry: &OptionEntry) -> String {
+    match entry.is_secret() {
+        true => STARS.to_owned(),
+        false => quote_literal(&entry.value),
     }
 }
 

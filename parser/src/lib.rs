@@ -27,6 +27,7 @@ pub mod walk;
 pub use error::{ParseError, ParseErrorKind};
 pub use identifier::{fold, name_parts, quote_identifier, quote_literal};
 pub use limits::{MAX_NESTING, MAX_OPERATORS, MAX_SQL_BYTES};
+pub use tokens::ALL_MEMBERS;
 
 use ast::Statement;
 use sqlparser::ast::{Expr, SetExpr};

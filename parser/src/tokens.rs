@@ -9,6 +9,9 @@ use crate::dialect::DIALECT;
 use crate::error::{ParseError, explain_tokenizer_error};
 use crate::source::Source;
 
+/// What the member is called that stands for all members of a value.
+pub const ALL_MEMBERS: &str = "*";
+
 /// One statement of a text.
 #[derive(Debug)]
 pub(crate) struct Piece<'a> {
@@ -29,7 +32,18 @@ pub(crate) fn tokenize(source: &Source<'_>) -> Result<Vec<TokenWithSpan>, ParseE
         .tokenize_with_location()
         .map_err(|error| explain_tokenizer_error(source, &error))?;
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+    name_all_members(&mut tokens);
     Ok(tokens)
+}
+
+/// `(value).*`, which sqlparser does not read after what is no name, is the member [`ALL_MEMBERS`] of the value.
+fn name_all_members(tokens: &mut [TokenWithSpan]) {
+    for at in 2..tokens.len() {
+        let is_after = |back: usize, token: Token| tokens[at - back].token == token;
+        if tokens[at].token == Token::Mul && is_after(1, Token::Period) && is_after(2, Token::RParen) {
+            tokens[at].token = Token::make_word(ALL_MEMBERS, Some('"'));
+        }
+    }
 }
 
 /// The statements of a text. Semicolons in strings, comments and dollar quotes are inside a token and do not split.

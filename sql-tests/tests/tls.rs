@@ -4,14 +4,16 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use millrace_cli::test::throw_away;
 use millrace_wire::Server;
 use millrace_wire::config::Config;
 use millrace_wire::tls::{TlsMode, TlsOptions};
 use tempfile::TempDir;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -395,4 +397,123 @@ async fn a_client_is_let_in_by_its_certificate_as_the_role_of_that_name() {
         let answer = ask(shown, "").await;
         assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
     }
+}
+
+/// TLS of tokio-postgres, which tells that library to which certificate the connection is bound.
+struct Bound {
+    config: Arc<ClientConfig>,
+    /// The certificate that the client says it has seen.
+    seen: CertificateDer<'static>,
+}
+
+struct BoundStream {
+    stream: TlsStream<TcpStream>,
+    hash: Vec<u8>,
+}
+
+impl tokio_postgres::tls::TlsConnect<TcpStream> for Bound {
+    type Stream = BoundStream;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = std::io::Result<BoundStream>> + Send>>;
+
+    fn connect(self, stream: TcpStream) -> Self::Future {
+        Box::pin(async move {
+            let name = ServerName::try_from("localhost").unwrap();
+            let stream = TlsConnector::from(self.config).connect(name, stream).await?;
+            // Certificates that are made here are signed with SHA-256.
+            let suite = tokio_rustls::rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+            let sha256 = suite.tls13().unwrap().common.hash_provider;
+            let hash = sha256.hash(&self.seen).as_ref().to_vec();
+            Ok(BoundStream { stream, hash })
+        })
+    }
+}
+
+impl tokio_postgres::tls::TlsStream for BoundStream {
+    fn channel_binding(&self) -> tokio_postgres::tls::ChannelBinding {
+        tokio_postgres::tls::ChannelBinding::tls_server_end_point(self.hash.clone())
+    }
+}
+
+impl AsyncRead for BoundStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for BoundStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_is_bound_to_the_certificate_of_its_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let (options, certificate) = make_certificate(directory.path());
+    let config = Config {
+        password: Some("open sesame".to_owned()),
+        tls: TlsOptions {
+            mode: TlsMode::Required,
+            ..options
+        },
+        ..throw_away(&directory.path().join("data"))
+    };
+    let server = Server::start(config).await.unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let tls = Arc::new(tls);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (_, other) = make_certificate(elsewhere.path());
+    let connect = async |seen: &CertificateDer<'static>, password: &str| {
+        let bound = Bound {
+            config: Arc::clone(&tls),
+            seen: seen.clone(),
+        };
+        let connected = tokio_postgres::Config::new()
+            .user("millrace")
+            .dbname("millrace")
+            .password(password)
+            .ssl_mode(tokio_postgres::config::SslMode::Require)
+            .channel_binding(tokio_postgres::config::ChannelBinding::Require)
+            .connect_raw(TcpStream::connect(server.pg_addr()).await.unwrap(), bound)
+            .await;
+        match connected {
+            Ok((client, connection)) => {
+                tokio::spawn(connection);
+                let row = client.query_one("SELECT 1 + 1", &[]).await.unwrap();
+                assert_eq!(row.get::<_, i32>(0), 2);
+                "in".to_owned()
+            }
+            Err(error) => error
+                .as_db_error()
+                .map_or_else(|| error.to_string(), |error| error.code().code().to_owned()),
+        }
+    };
+    assert_eq!(connect(&certificate, "open sesame").await, "in");
+    assert_eq!(connect(&certificate, "open").await, "28P01");
+    // Whoever stands in between has shown the client another certificate: the password alone does not let anybody in.
+    assert_eq!(connect(&other, "open sesame").await, "08P01");
+    server.shutdown().await;
 }

@@ -51,6 +51,17 @@ pub fn create_directory_all(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(DIRECTORY).recursive(true).create(path)
 }
 
+/// Closes to others the files of a directory that somebody else has made, whose names begin so.
+pub(crate) fn close_files(directory: &Path, beginning: &str) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(beginning) {
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(FILE))?;
+        }
+    }
+    Ok(())
+}
+
 /// Closes to others what somebody else has made: a directory and the files in it.
 pub(crate) fn close(directory: &Path) -> io::Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(DIRECTORY))?;

@@ -97,10 +97,11 @@ async fn turn(
     hostile: usize,
 ) -> Result<(f64, f64), BenchError> {
     let (stop, stopped) = watch::channel(false);
-    let mut attackers = JoinSet::new();
+    let (mut attackers, mut running) = (JoinSet::new(), vec![]);
     for number in 0..hostile {
         let client = Client::connect_as(address, "hostile").await?;
         let stopped = stopped.clone();
+        running.push(client.postgres().cancel_token());
         attackers.spawn(async move {
             let mut done = 0_u64;
             for sql in HOSTILE.iter().cycle().skip(number) {
@@ -122,10 +123,16 @@ async fn turn(
         other.rows(ASKED).await?;
         times.push(ms_since(asked));
     }
+    let seconds = begin.elapsed().as_secs_f64();
     stop.send_replace(true);
+    // The last one of each may be long.
+    for query in running {
+        let cancelled = query.cancel_query(tokio_postgres::NoTls).await;
+        cancelled.map_err(BenchError::postgres("cancel"))?;
+    }
     let mut done = 0;
     while let Some(attacker) = attackers.join_next().await {
         done += attacker.map_err(|error| BenchError::Server(error.to_string()))?;
     }
-    Ok((quantile(times, 0.99), done as f64 / begin.elapsed().as_secs_f64()))
+    Ok((quantile(times, 0.99), done as f64 / seconds))
 }

@@ -32,6 +32,9 @@ pub async fn run(scale: &Scale, target: &Target) -> Result<Experiment, BenchErro
     for sql in [
         "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)",
         "CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM t",
+        // Whoever comes from now on is asked for a password, also under a name that nobody has.
+        "ALTER ROLE millrace PASSWORD 'open sesame'",
+        "ALTER SYSTEM SET access_control = on",
     ] {
         server.client.run(sql).await?;
     }

@@ -2,6 +2,8 @@
 
 use sqlparser::ast::Ident;
 
+use super::hidden::is_secret_name;
+
 /// The entries of a `WITH (..)` list in the order written. Keys are lower case unless they were quoted.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Options(pub Vec<OptionEntry>);
@@ -15,22 +17,10 @@ pub struct OptionEntry {
     pub value: String,
 }
 
-/// The last words of keys whose values nobody is to see, and that connectors refuse.
-const SECRET: [&str; 6] = [
-    "password",
-    "secret",
-    "passphrase",
-    "secret_key",
-    "secret_access_key",
-    "access_token",
-];
-
 impl OptionEntry {
     /// Whether the value is a password or another secret itself.
     pub fn is_secret(&self) -> bool {
-        let name = self.name.value.to_lowercase();
-        let last = name.rsplit('.').next().unwrap_or_default();
-        SECRET.contains(&last)
+        is_secret_name(&self.name.value)
     }
 }
 

@@ -70,3 +70,20 @@ pub enum ShowTarget {
     /// `SHOW TRANSACTION ISOLATION LEVEL` is `transaction_isolation`.
     Variable(String),
 }
+
+impl ShowTarget {
+    /// Whether it lists what is in schemas, so that `FROM schema` chooses one of them.
+    pub fn is_of_schemas(&self) -> bool {
+        matches!(
+            self,
+            ShowTarget::Streams
+                | ShowTarget::Sources
+                | ShowTarget::Tables
+                | ShowTarget::Views
+                | ShowTarget::MaterializedViews
+                | ShowTarget::Sinks
+                | ShowTarget::Subscriptions
+                | ShowTarget::Secrets
+        )
+    }
+}

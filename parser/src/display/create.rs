@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{joined, option_name, when, with};
+use super::{joined, option_name, option_value, when, with};
 use crate::ast::{
     ColumnDefinition, CreateExternalTable, CreateMaterializedView, CreateSink, CreateStream,
     CreateSubscription, CreateTable, Emit, FormatEncode, Ident, Include, OnCommit, SinkInput,
@@ -206,8 +206,7 @@ impl Display for CreateExternalTable {
         if self.options.0.is_empty() {
             return Ok(());
         }
-        let entry =
-            |e: &crate::ast::OptionEntry| format!("{} {}", option_name(&e.name), quote_literal(&e.value));
+        let entry = |e: &crate::ast::OptionEntry| format!("{} {}", option_name(&e.name), option_value(e));
         let entries: Vec<String> = self.options.0.iter().map(entry).collect();
         write!(f, " OPTIONS ({})", entries.join(", "))
     }

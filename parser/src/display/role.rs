@@ -4,13 +4,11 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::ast::{
     AlterDefaultPrivileges, AlterRole, CreateRole, CreateToken, DropBehavior, DropOwned, DropRole, DropToken,
-    Grant, GrantKind, GrantRole, GrantTarget, ReassignOwned, RoleChange, RoleName, RoleOption, SetVariable,
+    Grant, GrantKind, GrantRole, GrantTarget, ReassignOwned, RoleChange, RoleName, RoleOption, STARS,
+    SetVariable,
 };
 use crate::display::{joined, settings, when};
 use crate::identifier::quote_literal;
-
-/// What stands in place of a secret.
-pub(super) const STARS: &str = "'********'";
 
 impl Display for RoleName {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::role::STARS;
-use crate::ast::{AlterSecret, CreateSecret};
+use crate::ast::{AlterSecret, CreateSecret, STARS};
 use crate::display::when;
 
 impl Display for CreateSecret {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::when;
-use crate::ast::{AlterSystemSet, SetValue, SetVariable};
+use crate::ast::{AlterSystemSet, STARS, SetValue, SetVariable, is_secret_name};
 use crate::identifier::{quote_identifier, quote_literal};
 
 /// A setting's name as it may be written.
@@ -12,6 +12,14 @@ pub(super) fn variable(name: &str) -> String {
         .map(quote_identifier)
         .collect::<Vec<_>>()
         .join(".")
+}
+
+/// A setting's value, a secret as stars.
+fn shown(name: &str, value: &SetValue) -> String {
+    match is_secret_name(name) && *value != SetValue::Default {
+        true => STARS.to_owned(),
+        false => value.to_string(),
+    }
 }
 
 impl Display for SetValue {
@@ -33,13 +41,14 @@ impl Display for SetVariable {
             "SET {}{} = {}",
             when(self.local, "LOCAL "),
             variable(&self.name),
-            self.value
+            shown(&self.name, &self.value)
         )
     }
 }
 
 impl Display for AlterSystemSet {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "ALTER SYSTEM SET {} = {}", variable(&self.name), self.value)
+        let value = shown(&self.name, &self.value);
+        write!(f, "ALTER SYSTEM SET {} = {value}", variable(&self.name))
     }
 }

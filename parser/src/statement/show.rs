@@ -6,7 +6,7 @@ use super::{object, set};
 use crate::ast::{ObjectReference, ShowStatement, ShowTarget, Statement};
 use crate::reader::{Parse, Reader};
 
-/// What one word after SHOW means when only LIKE and FROM may follow it.
+/// What one word after SHOW means when LIKE may follow it, and FROM where it lists what is in schemas.
 const LISTS: [(&str, ShowTarget); 20] = [
     ("STREAMS", ShowTarget::Streams),
     ("SOURCES", ShowTarget::Sources),
@@ -40,8 +40,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Statement> {
     };
     let filtered = !matches!(show.target, ShowTarget::Variable(_) | ShowTarget::Create(_));
     if filtered {
-        let of_schema = !matches!(show.target, ShowTarget::Columns(_) | ShowTarget::Indexes(Some(_)));
-        if of_schema && reader.take_one_of(&["FROM", "IN"]).is_some() {
+        if show.target.is_of_schemas() && reader.take_one_of(&["FROM", "IN"]).is_some() {
             show.schema = Some(reader.name()?);
         }
         if reader.take(&["LIKE"]) {

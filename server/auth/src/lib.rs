@@ -16,7 +16,7 @@ pub mod seal;
 pub mod token;
 mod verifier;
 
-pub use verifier::Verifier;
+pub use verifier::{Verifier, hashed};
 
 /// Compares without telling by the time taken where the first difference is.
 pub fn same(given: &[u8], expected: &[u8]) -> bool {

@@ -1,5 +1,6 @@
 //! What is kept of a password: a SCRAM verifier, in the form in which PostgreSQL keeps it.
 
+use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -34,6 +35,19 @@ pub struct Verifier {
 #[error("not a verifier of the form SCRAM-SHA-256$iterations:salt$stored key:server key")]
 pub struct NotAVerifier;
 
+thread_local! {
+    static HASHED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many hashes this thread has made for passwords: who is known is not to be told by their number.
+pub fn hashed() -> u64 {
+    HASHED.get()
+}
+
+fn count(hashes: u32) {
+    HASHED.set(HASHED.get() + u64::from(hashes));
+}
+
 impl Verifier {
     /// The verifier of a password, with a salt of its own.
     pub fn of(password: &str) -> Self {
@@ -44,6 +58,7 @@ impl Verifier {
     /// No password goes with it.
     pub fn of_nobody(name: &str, secret: &[u8]) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        count(1);
         let salt = hmac::sign(&key, name.as_bytes());
         Verifier {
             iterations: ITERATIONS,
@@ -58,6 +73,7 @@ impl Verifier {
         let prepared = stringprep::saslprep(password);
         let password = prepared.as_deref().unwrap_or(password);
         let mut salted = [0; KEY_BYTES];
+        count(iterations.get());
         pbkdf2::derive(
             pbkdf2::PBKDF2_HMAC_SHA256,
             iterations,
@@ -107,6 +123,7 @@ impl Verifier {
 }
 
 fn signed(key: &[u8], text: &[u8]) -> [u8; KEY_BYTES] {
+    count(1);
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text);
     let mut bytes = [0; KEY_BYTES];
     bytes.copy_from_slice(tag.as_ref());
@@ -114,6 +131,7 @@ fn signed(key: &[u8], text: &[u8]) -> [u8; KEY_BYTES] {
 }
 
 fn hash(bytes: &[u8]) -> [u8; KEY_BYTES] {
+    count(1);
     let mut out = [0; KEY_BYTES];
     out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
     out

@@ -14,6 +14,16 @@ use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
+/// The plan of a view.
+#[derive(Debug)]
+pub struct BoundView {
+    /// The plan and the columns.
+    pub provider: Arc<dyn TableProvider>,
+    /// Whether the plan stays right: what it names cannot change under it. One over the system's relations, or with functions that
+    /// ask who calls them, is right for one statement alone.
+    pub lasts: bool,
+}
+
 /// A name in a query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundName {

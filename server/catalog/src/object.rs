@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::catalog::TableProvider;
 use datafusion::common::ScalarValue;
 use millrace_parser::quote_identifier;
 use millrace_planner::growth::Growth;
@@ -23,7 +22,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 use millrace_storage::{ObjectId, ObjectKind};
 
-use crate::bound::BoundName;
+use crate::bound::{BoundName, BoundView};
 use crate::column::ColumnDef;
 use crate::connector::ConnectorDef;
 use crate::constraint::{CheckDef, ForeignKeyDef};
@@ -159,8 +158,8 @@ pub struct QueryDef {
     pub on_error: OnError,
     /// Whether a materialized view keeps the rows on which an expression fails.
     pub keeps_errors: bool,
-    /// The plan of a view, once it was needed. It stays right: what it names cannot change under it.
-    pub bound: OnceLock<Arc<dyn TableProvider>>,
+    /// The plan of a view, once it was needed, with its columns.
+    pub bound: OnceLock<BoundView>,
 }
 
 /// An index.

@@ -1,6 +1,6 @@
 //! How names in a statement become relations: the search path, views, and the system's own relations.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use millrace_postgres::from_internal;
 use millrace_postgres::names::did_you_mean;
 use millrace_sql::{CatalogReader, SqlFunction};
 
-use crate::bound::BoundName;
+use crate::bound::{BoundName, BoundView};
 use crate::names::SYSTEM_SCHEMAS;
 use crate::object::{Definition, Object, QueryDef};
 use crate::rights::Privileges;
@@ -41,6 +41,9 @@ pub trait SystemRelations: Sync {
         name: &str,
         viewer: Acting,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
+
+    /// Whether a function of the system sees what the names of a statement mean, or who gives it.
+    fn asks_statement(&self, name: &str) -> bool;
 
     /// A function of the system that sees what the names of a statement mean; `None`: it does not depend on that.
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>>;
@@ -77,6 +80,9 @@ pub struct Reader<'a> {
     checked: Option<&'a Scope>,
     depth: usize,
     used: RefCell<BTreeMap<String, BoundName>>,
+    /// Whether something was named that means another thing to another statement: a relation of the system, which holds the rows of
+    /// one moment, or a function that asks who calls it.
+    is_of_statement: Cell<bool>,
 }
 
 impl<'a> Reader<'a> {
@@ -99,6 +105,7 @@ impl<'a> Reader<'a> {
             checked: None,
             depth: 0,
             used: RefCell::default(),
+            is_of_statement: Cell::default(),
         }
     }
 
@@ -293,6 +300,7 @@ impl<'a> Reader<'a> {
             scope.check_schema(schema)?;
         }
         if let Some(provider) = self.system(schema, name)? {
+            self.is_of_statement.set(true);
             return Ok(provider);
         }
         let written = match schema {
@@ -360,13 +368,13 @@ impl<'a> Reader<'a> {
         self.view(object, &query.with_names(query.names.clone()))
     }
 
-    /// The provider of a view, which is kept with the view from then on.
+    /// The provider of a view, which is kept with the view from then on, unless it means another thing to another statement.
     ///
     /// # Errors
     /// The view's query does not bind.
     pub fn view(&self, object: &Object, query: &QueryDef) -> SqlResult<Arc<dyn TableProvider>> {
-        if let Some(provider) = query.bound.get() {
-            return Ok(Arc::clone(provider));
+        if let Some(bound) = query.bound.get().filter(|bound| bound.lasts) {
+            return Ok(Arc::clone(&bound.provider));
         }
         if self.depth >= VIEW_DEPTH_MAX {
             return Err(SqlError::new(
@@ -388,16 +396,17 @@ impl<'a> Reader<'a> {
             checked: None,
             depth: self.depth + 1,
             used: RefCell::default(),
+            is_of_statement: Cell::default(),
         };
         let plan = reader.bind_query_text(query)?;
         let provider: Arc<dyn TableProvider> = Arc::new(ViewTable::new(plan, Some(query.text.clone())));
-        // A view over the system's relations is bound again each time: those hold the rows of one moment.
-        if !query.text.contains("pg_")
-            && !query.text.contains("_schema")
-            && !query.text.contains("mr_catalog")
-        {
-            return Ok(Arc::clone(query.bound.get_or_init(|| provider)));
-        }
+        let is_of_statement = reader.is_of_statement.get();
+        self.is_of_statement
+            .set(self.is_of_statement.get() || is_of_statement);
+        query.bound.get_or_init(|| BoundView {
+            provider: Arc::clone(&provider),
+            lasts: !is_of_statement,
+        });
         Ok(provider)
     }
 
@@ -492,6 +501,10 @@ impl CatalogReader for Reader<'_> {
     }
 
     fn scalar_function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        if !self.system.asks_statement(name) {
+            return None;
+        }
+        self.is_of_statement.set(true);
         self.system.function(self.scope?, name)
     }
 

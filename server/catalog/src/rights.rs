@@ -44,6 +44,11 @@ impl Privileges {
     pub const TEMPORARY: Privileges = Privileges(1 << 10);
     pub const CONNECT: Privileges = Privileges(1 << 11);
 
+    /// Those of either set.
+    pub const fn or(self, other: Privileges) -> Privileges {
+        Privileges(self.0 | other.0)
+    }
+
     /// The privilege of a name, as GRANT has it.
     pub fn named(name: &str) -> Option<Privileges> {
         let name = if name.eq_ignore_ascii_case("TEMP") {
@@ -62,6 +67,18 @@ impl Privileges {
             .iter()
             .filter(move |(privilege, ..)| self.has_any(*privilege));
         own.map(|(.., name)| *name)
+    }
+
+    /// The name of the privilege that a letter of PostgreSQL's lists means.
+    pub fn name_of_letter(letter: char) -> Option<&'static str> {
+        let mut all = NAMED.iter();
+        all.find(|(_, known, _)| *known == letter).map(|(.., name)| *name)
+    }
+
+    /// The letters of those in the set, in the order of PostgreSQL's lists.
+    pub fn letters(self) -> String {
+        let own = NAMED.iter().filter(|(privilege, ..)| self.has_any(*privilege));
+        own.map(|(_, letter, _)| *letter).collect()
     }
 
     pub fn is_empty(self) -> bool {
@@ -83,7 +100,7 @@ impl BitOr for Privileges {
     type Output = Privileges;
 
     fn bitor(self, other: Privileges) -> Privileges {
-        Privileges(self.0 | other.0)
+        self.or(other)
     }
 }
 
@@ -148,7 +165,7 @@ impl Class {
         }
     }
 
-    /// How `pg_default_acl` and `acldefault` call it.
+    /// How `pg_default_acl` calls it.
     pub fn letter(self) -> &'static str {
         match self {
             Class::Table => "r",

@@ -14,7 +14,9 @@
 //!
 //! [`rewritten`] puts in the first ones by their syntax, [`crate::sql::bound`] the others in a bound plan.
 
+pub mod acl;
 mod flat;
+pub(crate) mod members;
 mod numbered;
 
 use std::sync::Arc;
@@ -104,10 +106,12 @@ fn udf(function: Function) -> Arc<ScalarUDF> {
 /// Subscripts, slices and `unnest`, by their syntax; `None`: it is none of these.
 pub fn rewritten(expr: &ast::Expr) -> Option<ast::Expr> {
     match expr {
-        ast::Expr::CompoundFieldAccess { root, access_chain } => {
-            numbered::member(root, access_chain).or_else(|| subscripted(root, access_chain))
-        }
-        ast::Expr::Function(function) => numbered::subscripts(function).or_else(|| flattened(function)),
+        ast::Expr::CompoundFieldAccess { root, access_chain } => numbered::member(root, access_chain)
+            .or_else(|| acl::member(root, access_chain))
+            .or_else(|| subscripted(root, access_chain)),
+        ast::Expr::Function(function) => numbered::subscripts(function)
+            .or_else(|| acl::rows(function))
+            .or_else(|| flattened(function)),
         _ => None,
     }
 }

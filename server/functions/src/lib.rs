@@ -62,6 +62,7 @@ mod made_times;
 pub mod numeric;
 pub mod operators;
 pub mod ordered_set;
+pub mod own;
 pub mod padded;
 mod ranking;
 pub mod regex;

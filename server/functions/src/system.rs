@@ -82,9 +82,6 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
         fixed("inet_server_addr", text(None)),
         fixed("inet_client_addr", text(None)),
         fixed("shobj_description", text(None)),
-        fixed("pg_get_function_result", text(Some("any"))),
-        fixed("pg_get_function_arguments", text(Some(""))),
-        fixed("pg_get_function_identity_arguments", text(Some(""))),
         fixed("pg_get_function_sqlbody", text(None)),
         fixed("pg_get_triggerdef", text(None)),
         fixed("pg_get_ruledef", text(None)),
@@ -100,7 +97,6 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
         })),
     ];
     for name in [
-        "pg_function_is_visible",
         "pg_type_is_visible",
         "pg_operator_is_visible",
         "pg_opclass_is_visible",

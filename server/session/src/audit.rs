@@ -1,9 +1,9 @@
 //! What is written down of who did what: definitions, privileges, settings of the server, backups and files.
 //!
 //! Lines of the log with the target `millrace::audit`, each with its fields by name. Logins that failed are written where they fail, and
-//! connections where they begin and end (`millrace-wire`). No line has a secret: a statement is written as it prints itself.
+//! connections where they begin and end (`millrace-wire`). No line has a secret: a statement is written as others may see it.
 
-use millrace_parser::ast::{CopyDirection, CopyEnd, Statement};
+use millrace_parser::ast::{CopyDirection, CopyEnd, Options, Statement};
 use millrace_postgres::error::SqlResult;
 
 use crate::session::Session;
@@ -23,6 +23,8 @@ fn event(statement: &Statement, is_ddl: bool) -> Option<&'static str> {
         Statement::AlterSystemSet(_) => Some("alter system"),
         Statement::Backup { .. } => Some("backup"),
         Statement::CreateExternalTable(_) | Statement::CreateSink(_) => Some("files"),
+        Statement::CreateStream(create) if reads_files(&create.options) => Some("files"),
+        Statement::CreateTable(create) if reads_files(&create.options) => Some("files"),
         Statement::Copy(copy) => match &copy.direction {
             CopyDirection::From(CopyEnd::Client) | CopyDirection::To(CopyEnd::Client) => None,
             CopyDirection::From(_) | CopyDirection::To(_) => Some("files"),
@@ -30,6 +32,14 @@ fn event(statement: &Statement, is_ddl: bool) -> Option<&'static str> {
         Statement::AddWorker | Statement::DropWorker(_) | Statement::KillWorker(_) => Some("workers"),
         _ => is_ddl.then_some("ddl"),
     }
+}
+
+/// Whether a stream or table of these options is filled from files, of the server or in a bucket.
+fn reads_files(options: &Options) -> bool {
+    options.0.iter().any(|option| {
+        let connector = option.name.value.eq_ignore_ascii_case("connector");
+        connector && matches!(option.value.to_lowercase().as_str(), "file" | "s3")
+    })
 }
 
 /// A statement that is written down when it has ended.
@@ -42,13 +52,9 @@ pub(crate) struct Entry {
 /// Begins the entry of a statement, if it gets one.
 pub(crate) fn begin(session: &Session, statement: &Statement, text: &str, is_ddl: bool) -> Option<Entry> {
     let event = event(statement, is_ddl)?;
-    let statement = match statement.has_secret() {
-        true => statement.to_string(),
-        false => text.to_owned(),
-    };
     Some(Entry {
         event,
-        statement,
+        statement: statement.shown(text),
         id: session.next_statement_id(),
     })
 }
@@ -104,16 +110,13 @@ mod tests {
                 Some("files"),
             ),
             (
-                "CREATE STREAM s (a INT) WITH (connector = 'kafka', properties.sasl.password = 'abracadabra')",
-                None,
+                "CREATE STREAM s (a INT) WITH (connector = 's3', s3.credentials.secret = 'abracadabra')",
+                Some("files"),
             ),
         ] {
             let parsed = millrace_parser::parse(sql).unwrap().remove(0).statement;
             assert_eq!(super::event(&parsed, false), expected, "{sql}");
-            assert!(
-                parsed.has_secret() && !parsed.to_string().contains("abracadabra"),
-                "{sql}"
-            );
+            assert!(!parsed.shown(sql).contains("abracadabra"), "{sql}");
         }
         assert_eq!(event_of("BACKUP TO '/tmp/x'").0, Some("backup"));
         assert_eq!(event_of("COPY t FROM '/tmp/x'").0, Some("files"));

@@ -229,11 +229,7 @@ impl Session {
         params: &[ScalarValue],
         running: Running,
     ) -> SqlResult<Outcome> {
-        let shown = match parsed.statement.has_secret() {
-            true => parsed.statement.to_string(),
-            false => parsed.text.clone(),
-        };
-        *self.activity.lock() = Some(Activity::begun(shown));
+        *self.activity.lock() = Some(Activity::begun(parsed.statement.shown(&parsed.text)));
         let mut statement = parsed.statement.clone();
         parameters::substitute(&mut statement, param_types, params)?;
         statement::execute(self, statement, parsed, running).await

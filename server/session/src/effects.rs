@@ -2,10 +2,14 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr as Bound, LogicalPlan};
 use datafusion::sql::sqlparser::ast::Expr;
 use millrace_functions::syntax::name_of;
 use millrace_parser::ast::{ExplainTarget, Statement};
 use millrace_parser::walk::walk_expressions;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::from_internal::df;
 
 /// Functions that change something, or what another session does.
 const ACTING: [&str; 6] = [
@@ -39,6 +43,36 @@ pub fn acting_function(statement: &Statement) -> Option<String> {
         },
         _ => None,
     }
+}
+
+/// Refuses a plan in which such a function is called, by whatever view or function of SQL: the others are refused there anyway.
+///
+/// # Errors
+/// 25006.
+pub(crate) fn check_plan(plan: &LogicalPlan) -> SqlResult<()> {
+    let mut found = None;
+    df(plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| match expr {
+                Bound::ScalarFunction(call) if acts(call.name()) => {
+                    found = Some(call.name().to_owned());
+                    Ok(TreeNodeRecursion::Stop)
+                }
+                _ => Ok(TreeNodeRecursion::Continue),
+            })
+        })
+    }))?;
+    match found {
+        Some(function) => Err(refused(&function)),
+        None => Ok(()),
+    }
+}
+
+/// The error of a function that does more than read, where a request may only read: a GET over HTTP.
+pub fn refused(function: &str) -> SqlError {
+    let message = format!("GET does not support {function}(), which does more than read");
+    SqlError::new(SqlState::ReadOnlySqlTransaction, message)
+        .with_hint("Send the statement to /api/sql with POST.")
 }
 
 fn acts(name: &str) -> bool {

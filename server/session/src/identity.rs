@@ -20,6 +20,15 @@ use millrace_storage::ObjectId;
 /// # Errors
 /// There is no such role, it may not log in or not to this database, or it has too many sessions.
 pub(crate) fn login(db: &Arc<Database>, info: &mut SessionInfo) -> SqlResult<Arc<Object>> {
+    let admitted = admitted(db, info);
+    if let Err(error) = &admitted {
+        let SessionInfo { user, peer, .. } = info;
+        tracing::warn!(target: "millrace::audit", event = "login failed", user, peer, code = error.code.code());
+    }
+    admitted
+}
+
+fn admitted(db: &Arc<Database>, info: &mut SessionInfo) -> SqlResult<Arc<Object>> {
     if info.user.is_empty() {
         info.user = DEFAULT_USER.to_owned();
     }

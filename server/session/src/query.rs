@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -32,6 +33,7 @@ use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::cpu::shares::{SHARE_DEFAULT, Tenant};
 use millrace_sql::copies;
 
+use crate::effects;
 use crate::overlay;
 use crate::session::Session;
 use crate::transaction::Transaction;
@@ -119,6 +121,9 @@ impl Session {
         instead: &Providers,
         choice: Arc<CyclicJoinChoice>,
     ) -> SqlResult<Arc<dyn ExecutionPlan>> {
+        if self.only_reads.load(Ordering::Relaxed) {
+            effects::check_plan(&plan)?;
+        }
         let file_bytes = df(external_bytes(&plan))?;
         let (plan, rows) = self.attach_snapshot(plan, instead).await?;
         let mut plan = df(sort_key::by_value(plan))?;

@@ -6,8 +6,8 @@ use datafusion::sql::sqlparser::ast::{DataType, Expr, Function, Value};
 use millrace_catalog::rights::Privileges;
 use millrace_catalog::sequence::{ColumnSequence, SequenceDef, Takes};
 use millrace_catalog::{ColumnDef, Definition, Object};
-use millrace_database::database::sequences::{CURRENT, LAST, NEXT, SET};
 use millrace_functions::cast;
+use millrace_functions::own::{self, SEQUENCE_CURRENT, SEQUENCE_LAST, SEQUENCE_NEXT, SEQUENCE_SET};
 use millrace_functions::syntax::{self, arguments, literal_text, number};
 use millrace_parser::ast::ColumnDefinition;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -135,12 +135,13 @@ pub(crate) fn of_default(session: &Session, default: &Expr) -> SqlResult<Option<
     Ok(Some(ColumnSequence { id, takes }))
 }
 
-/// What DEFAULT stands for in a column: the next value of its sequence, its default, or NULL.
+/// What DEFAULT stands for in a column: the next value of its sequence (which is to be marked as the server's own), its default, or
+/// NULL.
 pub(crate) fn default_of(column: &ColumnDef, session: Option<i32>) -> Expr {
     match column.sequence {
         Some(sequence) => {
             let session = session.map_or(Expr::value(Value::Null), |session| number(session.to_string()));
-            syntax::call(NEXT, vec![session, number(sequence.id.0.to_string())])
+            syntax::call(SEQUENCE_NEXT, vec![session, number(sequence.id.0.to_string())])
         }
         None => column.default.clone().unwrap_or(Expr::value(Value::Null)),
     }
@@ -157,14 +158,17 @@ pub(crate) fn call(
     function: &Function,
     acts: bool,
 ) -> SqlResult<Option<Expr>> {
-    let own = number(session.id().to_string());
+    let caller = number(session.id().to_string());
     let arguments = arguments(function);
     let (called, more) = match (name, arguments.as_slice()) {
-        ("lastval", []) => return Ok(Some(syntax::call(LAST, vec![own]))),
-        ("nextval", [_]) => (NEXT, vec![]),
-        ("currval", [_]) => (CURRENT, vec![]),
-        ("setval", [_, value]) => (SET, vec![(*value).clone(), Expr::value(Value::Boolean(true))]),
-        ("setval", [_, value, is_called]) => (SET, vec![(*value).clone(), (*is_called).clone()]),
+        ("lastval", []) => return Ok(Some(own::call(SEQUENCE_LAST, vec![caller]))),
+        ("nextval", [_]) => (SEQUENCE_NEXT, vec![]),
+        ("currval", [_]) => (SEQUENCE_CURRENT, vec![]),
+        ("setval", [_, value]) => (
+            SEQUENCE_SET,
+            vec![(*value).clone(), Expr::value(Value::Boolean(true))],
+        ),
+        ("setval", [_, value, is_called]) => (SEQUENCE_SET, vec![(*value).clone(), (*is_called).clone()]),
         _ => return Ok(None),
     };
     let Some(text) = literal_text(arguments[0]) else {
@@ -188,7 +192,7 @@ pub(crate) fn call(
         },
     )?;
     let sequence = number(object.id.0.to_string());
-    Ok(Some(syntax::call(called, [vec![own, sequence], more].concat())))
+    Ok(Some(own::call(called, [vec![caller, sequence], more].concat())))
 }
 
 fn not_constant(name: &str) -> SqlError {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
@@ -56,6 +56,8 @@ pub struct Session {
     pub(crate) user: ObjectId,
     /// Statements that were written down.
     statements: AtomicU64,
+    /// Whether queries may call no function that does more than read.
+    pub(crate) only_reads: AtomicBool,
 }
 
 impl Session {
@@ -116,6 +118,7 @@ impl Session {
             began_at_ms: now_ms(),
             user: user.id,
             statements: AtomicU64::new(0),
+            only_reads: AtomicBool::new(false),
         });
         let status: Weak<dyn SessionStatus> = Arc::downgrade(&session) as _;
         db.register(id, status);
@@ -196,6 +199,11 @@ impl Session {
     /// A number for a statement that is written down, unique in the session.
     pub(crate) fn next_statement_id(&self) -> u64 {
         self.statements.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// From now on queries call no function that does more than read.
+    pub fn only_reads(&self) {
+        self.only_reads.store(true, Ordering::Relaxed);
     }
 
     /// Who is at the other end.

@@ -42,6 +42,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast;
 use millrace_database::running::Running;
+use millrace_functions::own;
 use millrace_parser::Parsed;
 use millrace_parser::ast::{AlterOperation, ObjectKind, Statement};
 use millrace_postgres::error::{SqlError, SqlResult};
@@ -90,6 +91,9 @@ async fn execute_unnoted(
         {
             begin_ddl(session, command, implicit).await?;
         }
+    }
+    if let Statement::Sql(sql) = &statement {
+        own::check(sql.as_ref())?;
     }
     access::check(session, &statement)?;
     match statement {

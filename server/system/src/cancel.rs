@@ -22,6 +22,11 @@ pub fn udfs(sessions: &Arc<Sessions>) -> Vec<ScalarUDF> {
     ENDS.iter().map(|end| made(end, sessions, None)).collect()
 }
 
+/// Whether a function is one of these.
+pub fn asks_statement(name: &str) -> bool {
+    ENDS.iter().any(|(known, ..)| *known == name)
+}
+
 /// The function of that name for a statement, which knows who calls it; `None`: it is none of these.
 pub fn of_statement(sessions: &Arc<Sessions>, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
     let end = ENDS.iter().find(|(known, ..)| *known == name)?;

@@ -1,14 +1,15 @@
-//! The relations of `information_schema` that clients ask: tables, columns, views, schemata, constraints.
+//! The relations of `information_schema` that clients ask: tables, columns, views, schemata, constraints, privileges.
 
 mod constraints;
+mod privileges;
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
-use arrow::datatypes::Schema;
+use arrow::datatypes::{FieldRef, Schema};
 use datafusion::catalog::{MemTable, TableProvider};
-use millrace_catalog::rights::Privileges;
 use millrace_catalog::role::BOOTSTRAP;
+use millrace_catalog::scope::Acting;
 use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{CatalogSnapshot, Definition, Object, SYSTEM_SCHEMAS};
 use millrace_postgres::error::SqlResult;
@@ -24,17 +25,20 @@ pub fn relation(
     catalog: &CatalogSnapshot,
     database: &str,
     name: &str,
+    viewer: Acting,
 ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
     let columns = match name {
         "tables" => tables(catalog, database),
         "columns" => columns(catalog, database),
         "views" => views(catalog, database),
         "schemata" => schemata(catalog, database),
-        "role_table_grants" | "table_privileges" => table_privileges(catalog, database),
-        _ => match constraints::relation(catalog, database, name) {
-            Some(columns) => columns,
-            None => return Ok(None),
-        },
+        _ => {
+            let of_privileges = privileges::relation(catalog, database, viewer, name);
+            match of_privileges.or_else(|| constraints::relation(catalog, database, name)) {
+                Some(columns) => columns,
+                None => return Ok(None),
+            }
+        }
     };
     let batch = RecordBatch::try_from_iter_with_nullable(
         columns.into_iter().map(|(name, array)| (name, array, true)),
@@ -104,20 +108,24 @@ fn tables(catalog: &CatalogSnapshot, database: &str) -> Columns {
     ]
 }
 
+/// The columns of what is read; those of a view are known once it was bound.
+fn fields(object: &Object) -> Vec<FieldRef> {
+    match &object.definition {
+        Definition::Relation(relation) => relation.schema().fields().iter().cloned().collect(),
+        Definition::View(query) => query
+            .bound
+            .get()
+            .map(|bound| bound.provider.schema().fields().iter().cloned().collect())
+            .unwrap_or_default(),
+        Definition::External(table) => table.columns().fields().iter().cloned().collect(),
+        _ => vec![],
+    }
+}
+
 fn columns(catalog: &CatalogSnapshot, database: &str) -> Columns {
     let mut rows = vec![];
     for object in relations(catalog, database) {
-        let fields: Vec<_> = match &object.definition {
-            Definition::Relation(relation) => relation.schema().fields().iter().cloned().collect(),
-            Definition::View(query) => query
-                .bound
-                .get()
-                .map(|provider| provider.schema().fields().iter().cloned().collect())
-                .unwrap_or_default(),
-            Definition::External(table) => table.columns().fields().iter().cloned().collect(),
-            _ => vec![],
-        };
-        for (index, field) in fields.into_iter().enumerate() {
+        for (index, field) in fields(object).into_iter().enumerate() {
             let default = object.relation().and_then(|relation| {
                 relation
                     .columns
@@ -243,45 +251,5 @@ fn schemata(catalog: &CatalogSnapshot, database: &str) -> Columns {
         ("catalog_name", same(database, names.len())),
         ("schema_name", texts(names.iter().map(|name| Some(*name)))),
         ("schema_owner", texts(names.iter().map(|name| Some(owner(name))))),
-    ]
-}
-
-/// What was granted on tables and what is read as they are, a row for each privilege of each role.
-fn table_privileges(catalog: &CatalogSnapshot, database: &str) -> Columns {
-    let mut rows: Vec<[String; 6]> = vec![];
-    for object in relations(catalog, database) {
-        let owner = object.rights.owner();
-        for item in object.acl() {
-            let grantee = item
-                .grantee
-                .map_or_else(|| "PUBLIC".to_owned(), |id| catalog.role_name(id));
-            for name in item.privileges.names() {
-                let may_grant = item.grantee == Some(owner)
-                    || Privileges::named(name).is_some_and(|privilege| item.options.has(privilege));
-                rows.push([
-                    catalog.role_name(item.grantor),
-                    grantee.clone(),
-                    object.schema.clone(),
-                    object.name.clone(),
-                    name.to_owned(),
-                    if may_grant { "YES" } else { "NO" }.to_owned(),
-                ]);
-            }
-        }
-    }
-    let column = |position: usize| texts(rows.iter().map(|row| Some(row[position].clone())));
-    let hierarchy = rows.iter().map(|row| match row[4].as_str() {
-        "SELECT" => Some("YES"),
-        _ => Some("NO"),
-    });
-    vec![
-        ("grantor", column(0)),
-        ("grantee", column(1)),
-        ("table_catalog", same(database, rows.len())),
-        ("table_schema", column(2)),
-        ("table_name", column(3)),
-        ("privilege_type", column(4)),
-        ("is_grantable", column(5)),
-        ("with_hierarchy", texts(hierarchy)),
     ]
 }

@@ -4,6 +4,7 @@
 //! the value that PostgreSQL would have there for an ordinary object. The rows are those of the catalog snapshot of the
 //! statement that reads them. An object's oid is its identity plus [`FIRST_OID`].
 
+mod acl;
 pub mod activity;
 mod arrays;
 pub(crate) mod constraints;
@@ -12,6 +13,7 @@ pub mod functions;
 pub mod locks;
 pub mod own;
 mod privileges;
+mod procs;
 mod relations;
 pub mod roles;
 mod sequences;
@@ -154,7 +156,11 @@ impl PgCatalog {
             }
         };
         let Some(rows) = relations::rows(catalog, system, database, name) else {
-            return fixed.map(|fixed| arrays::provider(name, fixed)).transpose();
+            let fixed = fixed.map(|fixed| arrays::provider(name, fixed)).transpose()?;
+            return match fixed {
+                Some(fixed) if name == "pg_proc" => procs::provider(catalog, database, fixed).map(Some),
+                other => Ok(other),
+            };
         };
         let schema = match (roles::schema(name), &fixed) {
             (Some(own), _) => own,

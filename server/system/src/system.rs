@@ -71,10 +71,14 @@ impl SystemCatalog for Schemas {
                 let system = || mr_catalog::shapes(db);
                 self.pg_catalog.relation(catalog, database, name, system)
             }
-            "information_schema" => information_schema::relation(catalog, database, name),
+            "information_schema" => information_schema::relation(catalog, database, name, viewer),
             "mr_catalog" => mr_catalog::relation(db, name, viewer),
             _ => Ok(None),
         }
+    }
+
+    fn asks_statement(&self, name: &str) -> bool {
+        pg_catalog::functions::asks_statement(name) || cancel::asks_statement(name)
     }
 
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {

@@ -73,6 +73,8 @@ impl Doors {
         let own = role.and_then(|role| role.role());
         let is_first = role.is_some_and(|role| role.id == BOOTSTRAP);
         let is_open = self.password.is_none() && !db.tuning().access_control;
+        // It is made for everybody, so that it costs nobody more.
+        let nobody = Verifier::of_nobody(user, &db.login_secret()?);
         let verifier = match (&self.password, own) {
             (Some(password), Some(_)) if is_first => Some((password, true)),
             (_, Some(own)) => own
@@ -89,7 +91,7 @@ impl Doors {
             (None, Some(_)) if is_open => Ok(Challenge::Open),
             (None, None) if is_open => Err(no_role(user)),
             (None, _) => Ok(Challenge::Password {
-                verifier: Verifier::of_nobody(user, &db.login_secret()?),
+                verifier: nobody,
                 is_real: false,
             }),
         }

@@ -3,14 +3,18 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod audit;
+mod directory;
 mod http;
 mod limits;
 mod login;
 mod matrix;
 mod privileges;
+mod reading;
 mod secrets;
 mod strangers;
 mod tenants;
+mod work;
 
 use millrace_cli::test::throw_away;
 use millrace_wire::Server;

@@ -248,3 +248,87 @@ async fn what_others_follow_is_hidden() {
     assert_eq!(ok(&bob, seen).await, ["<insufficient privilege>"]);
     fixture.server.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_is_its_owners() {
+    let (fixture, first) = fixture().await;
+    let (ann, bob, eve) = (
+        fixture.role("ann").await,
+        fixture.role("bob").await,
+        fixture.role("eve").await,
+    );
+    ok(&ann, "CREATE STREAM s.st (a int)").await;
+    ok(&ann, "GRANT SELECT ON s.st TO bob").await;
+    let out = fixture.directory.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    let create = format!(
+        "CREATE SINK s.k FROM s.st WITH (connector = 'file', path = '{}') FORMAT PLAIN ENCODE JSON",
+        out.display()
+    );
+    denied(&bob, &create, "permission denied to create a sink").await;
+    ok(&first, "GRANT pg_write_server_files TO bob, eve").await;
+    denied(&eve, &create, "permission denied for schema s").await;
+    ok(&bob, &create).await;
+    ok(&bob, "PAUSE SINK s.k").await;
+    ok(&bob, "RESUME SINK s.k").await;
+    for sql in ["PAUSE SINK s.k", "RESUME SINK s.k", "DROP SINK s.k"] {
+        denied(&eve, sql, "must be owner of sink k").await;
+    }
+    denied(&eve, "EXPLAIN ANALYZE SINK s.k", "permission denied for sink k").await;
+    ok(&bob, "DROP SINK s.k").await;
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_loses_what_is_said_before_privileges_are_enforced() {
+    let fixture = Fixture::new().await;
+    let told = std::sync::Arc::new(parking_lot::Mutex::new(vec![]));
+    let (client, mut connection) = tokio_postgres::Config::new()
+        .host(fixture.server.pg_addr().ip().to_string())
+        .port(fixture.server.pg_addr().port())
+        .user("millrace")
+        .password(crate::PASSWORD)
+        .dbname("millrace")
+        .connect(tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    let heard = std::sync::Arc::clone(&told);
+    tokio::spawn(async move {
+        let messages = futures::stream::poll_fn(move |context| connection.poll_message(context));
+        let mut messages = std::pin::pin!(messages);
+        while let Some(Ok(message)) = futures::StreamExt::next(&mut messages).await {
+            if let tokio_postgres::AsyncMessage::Notice(notice) = message {
+                heard.lock().push(notice.message().to_owned());
+            }
+        }
+    });
+    let take = || std::mem::take(&mut *told.lock());
+    ok(&client, "CREATE USER ann PASSWORD 'ann'").await;
+    assert_eq!(take(), ["access_control is off: every role may do everything"]);
+    for sql in [
+        "CREATE USER bare",
+        "CREATE TABLE t (a int)",
+        "CREATE TABLE shared (a int)",
+        "CREATE VIEW v AS SELECT a FROM t",
+        "ALTER VIEW v OWNER TO ann",
+        "GRANT SELECT ON shared TO PUBLIC",
+    ] {
+        ok(&client, sql).await;
+    }
+    take();
+    ok(&client, "ALTER SYSTEM SET access_control = on").await;
+    assert_eq!(
+        take(),
+        [
+            "role \"ann\" cannot read t any more",
+            "role \"ann\" cannot write t, shared any more",
+            "role \"bare\" has no password and cannot log in any more",
+            "role \"bare\" cannot read t, v any more",
+            "role \"bare\" cannot write t, shared any more",
+            "view v cannot be read any more: its owner \"ann\" cannot read t",
+        ]
+    );
+    ok(&client, "CREATE USER more PASSWORD 'more'").await;
+    assert_eq!(take(), Vec::<String>::new());
+    fixture.server.shutdown().await;
+}

@@ -11,6 +11,7 @@ use object_store::{ObjectStoreExt, WriteMultipart};
 use super::{BLOCKS, BlockRef, Checkpoints, Entry, MANIFEST, Manifest, file_name};
 use crate::StorageError;
 use crate::disk::{OsDisk, sync_parent};
+use crate::private;
 
 /// What the file begins with: a name, a version, and the checkpoint's number.
 const MAGIC: [u8; 4] = *b"MLRC";
@@ -65,9 +66,7 @@ impl Draft {
         let path = self.checkpoints.directory.join(&name);
         let failed = |error: object_store::Error| write_error(&path, error);
         if self.upload.is_none() {
-            let objects = self.checkpoints.objects();
-            let upload = objects.put_multipart(&Path::from(name)).await.map_err(failed)?;
-            let mut upload = WriteMultipart::new_with_chunk_size(upload, UPLOAD_BYTES);
+            let mut upload = upload_as(&self.checkpoints, &name).await?;
             let mut header = [0; ALIGNMENT as usize];
             header[..4].copy_from_slice(&MAGIC);
             header[4..8].copy_from_slice(&VERSION.to_le_bytes());
@@ -124,9 +123,9 @@ impl Draft {
             crc: crc32c::crc32c(&bytes),
         };
         let total = manifest.bytes();
-        let location = Path::from(name);
-        let objects = checkpoints.objects();
-        let put = objects.put(&location, bytes.into());
+        let mut upload = upload_as(&checkpoints, &name).await?;
+        upload.put(bytes.into());
+        let put = upload.finish();
         put.await.map_err(|error| write_error(&path, error))?;
         let commit = move || {
             // What the object store renamed into place lasts only now.
@@ -145,6 +144,21 @@ impl Draft {
         let committed = tokio::task::spawn_blocking(commit).await;
         committed.map_err(|_| StorageError::Closed)?
     }
+}
+
+/// Begins a file of the checkpoints, which nobody but its owner may open.
+async fn upload_as(checkpoints: &Checkpoints, name: &str) -> Result<WriteMultipart, StorageError> {
+    let directory = checkpoints.directory.clone();
+    let path = directory.join(name);
+    let upload = checkpoints.objects().put_multipart(&Path::from(name)).await;
+    let upload = upload.map_err(|error| write_error(&path, error))?;
+    // Until it is complete it has a name with a number behind this.
+    let staged = format!("{name}#");
+    let close = move || private::close_files(&directory, &staged);
+    let closed = tokio::task::spawn_blocking(close).await;
+    let closed = closed.map_err(|_| StorageError::Closed)?;
+    closed.map_err(|e| StorageError::io("write", &path, e))?;
+    Ok(WriteMultipart::new_with_chunk_size(upload, UPLOAD_BYTES))
 }
 
 fn write_error(path: &std::path::Path, error: object_store::Error) -> StorageError {

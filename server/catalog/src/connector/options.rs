@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{Field, TimestampMicrosecondType};
+use millrace_parser::ast::without_passwords;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::parse::interval::interval;
@@ -150,6 +151,7 @@ impl<'a> Given<'a> {
 
 /// The error for a value that an option cannot have.
 pub fn invalid(name: &str, value: &str, why: &str) -> SqlError {
+    let value = without_passwords(value);
     SqlError::new(
         SqlState::InvalidParameterValue,
         format!("invalid value for option \"{name}\": '{value}'"),

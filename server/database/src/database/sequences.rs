@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 };
 use millrace_catalog::sequence::SequenceDef;
 use millrace_catalog::{Definition, Object};
+use millrace_functions::own;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{CatalogChange, ObjectId};
 use parking_lot::Mutex;
@@ -325,15 +326,7 @@ enum Function {
     Last,
 }
 
-/// The functions that `nextval('s')` and its like become, by the numbers of the session and of the sequence.
-pub const NEXT: &str = "sequence_next";
-/// `sequence_set(session, sequence, value, is_called)`.
-pub const SET: &str = "sequence_set";
-/// `sequence_current(session, sequence)`.
-pub const CURRENT: &str = "sequence_current";
-/// `sequence_last(session)`.
-pub const LAST: &str = "sequence_last";
-
+/// One of the functions that `nextval('s')` and its like become, by the numbers of the session and of the sequence.
 struct OfSequence {
     function: Function,
     name: &'static str,
@@ -364,10 +357,10 @@ impl std::hash::Hash for OfSequence {
 /// The functions.
 pub(crate) fn udfs(sequences: &Arc<Sequences>) -> Vec<Arc<ScalarUDF>> {
     [
-        (Function::Next, NEXT, 2),
-        (Function::Set, SET, 4),
-        (Function::Current, CURRENT, 2),
-        (Function::Last, LAST, 1),
+        (Function::Next, own::SEQUENCE_NEXT, 2),
+        (Function::Set, own::SEQUENCE_SET, 4),
+        (Function::Current, own::SEQUENCE_CURRENT, 2),
+        (Function::Last, own::SEQUENCE_LAST, 1),
     ]
     .into_iter()
     .map(|(function, name, arguments)| {

@@ -44,6 +44,9 @@ pub trait SystemCatalog: Send + Sync {
         session: Option<i32>,
     ) -> SqlResult<Option<Arc<dyn TableProvider>>>;
 
+    /// As [`SystemRelations::asks_statement`].
+    fn asks_statement(&self, name: &str) -> bool;
+
     /// A function that sees what the names of a statement mean; `None`: it does not depend on that.
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>>;
 }
@@ -71,6 +74,10 @@ impl SystemRelations for Database {
     ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
         self.system
             .relation(self, catalog, database, schema, name, viewer)
+    }
+
+    fn asks_statement(&self, name: &str) -> bool {
+        self.system.asks_statement(name)
     }
 
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {

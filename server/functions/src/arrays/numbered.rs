@@ -9,11 +9,11 @@ use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, Function, Value};
+use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, Function, Ident, SelectItem, Value};
 
 use crate::syntax::{arguments, call, text};
 
-fn is_called(function: &Function, name: &str) -> bool {
+pub(super) fn is_called(function: &Function, name: &str) -> bool {
     let last = function.name.0.last().and_then(|part| part.as_ident());
     last.is_some_and(|last| millrace_parser::fold(last) == name)
 }
@@ -50,6 +50,16 @@ pub(super) fn member(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
         }
         _ => None,
     }
+}
+
+/// The columns of `_pg_expandarray(array)`; `None`: another call.
+pub(super) fn all(function: &Function) -> Option<Vec<SelectItem>> {
+    let pairs = subscripts(function).filter(|_| is_called(function, "_pg_expandarray"))?;
+    let column = |name: &str| SelectItem::ExprWithAlias {
+        expr: call("get_field", vec![pairs.clone(), text(name)]),
+        alias: Ident::new(name),
+    };
+    Some(vec![column("x"), column("n")])
 }
 
 /// The array of which `_pg_expandarray` makes rows.

@@ -5,11 +5,13 @@
 use std::collections::BTreeSet;
 
 use datafusion::sql::sqlparser::ast::{
-    self, DataType, Expr, Ident, ObjectNamePart, Select, SelectItem, SetExpr, Value,
+    self, AccessExpr, DataType, Expr, Ident, ObjectNamePart, Select, SelectItem, SetExpr, Value,
 };
 
 use millrace_postgres::types;
 use millrace_sql::copies;
+
+use crate::arrays::members;
 
 /// The names that the columns of a query have in its answer; empty where a wildcard leaves them to the plan.
 pub fn output_names(query: &ast::Query) -> Vec<String> {
@@ -22,6 +24,7 @@ pub fn output_names(query: &ast::Query) -> Vec<String> {
                 let mut names = vec![];
                 for item in &select.projection {
                     match item {
+                        SelectItem::UnnamedExpr(expr) if members::is_all(expr) => return vec![],
                         SelectItem::UnnamedExpr(expr) => names.push(column_name(expr)),
                         SelectItem::ExprWithAlias { alias, .. } => {
                             names.push(copies::original(&millrace_parser::fold(alias)).to_string())
@@ -60,6 +63,7 @@ pub fn name_columns(select: &mut Select) {
                     };
                 }
             }
+            SelectItem::UnnamedExpr(expr) if members::is_all(expr) => {}
             SelectItem::UnnamedExpr(expr) => {
                 let name = column_name(expr);
                 let alias = if !seen.contains(&name) && taken.insert(name.clone()) {
@@ -108,6 +112,14 @@ pub fn column_name(expr: &Expr) -> String {
             _ => NONE.into(),
         },
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => column_name(inner),
+        // A member has its own name; an element that of its array.
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let members = access_chain.iter().rev().find_map(|access| match access {
+                AccessExpr::Dot(member) => Some(member),
+                AccessExpr::Subscript(_) => None,
+            });
+            column_name(members.unwrap_or(root))
+        }
         Expr::Cast {
             expr: inner,
             data_type,

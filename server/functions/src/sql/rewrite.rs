@@ -16,11 +16,12 @@ use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types;
 
+use crate::arrays::members;
 use crate::sql::column_names::name_columns;
 use crate::sql::window_bounds::restore_bounds;
 use crate::sql::{json_aggregates, literals, quantified, row_values, set_returning, with_ties};
 use crate::syntax::{call, number, parsed_query, text};
-use crate::{arrays, cast, date_part, regex};
+use crate::{arrays, cast, date_part, own, regex};
 
 /// Rewrites a query.
 ///
@@ -47,6 +48,7 @@ pub fn expression(expression: &mut Expr) -> SqlResult<()> {
 }
 
 fn run(node: &mut impl Walk) -> SqlResult<()> {
+    own::check(node)?;
     match node.walk_mut(&mut Rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
@@ -72,6 +74,9 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        if let Err(error) = members::expand(&mut select.projection) {
+            return ControlFlow::Break(Box::new(error));
+        }
         name_columns(select);
         match row_values::in_conditions(select) {
             Ok(()) => ControlFlow::Continue(()),

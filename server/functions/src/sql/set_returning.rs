@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
+use crate::arrays::acl;
 use crate::syntax::{self, call, number, parsed_query, text};
 
 /// A function in FROM that has no rows, since no table has partitions: `generate_series(1, 0)`.
@@ -60,6 +61,7 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
         // It has two, with names of their own.
         "pg_options_to_table" => Ident::new("option_name"),
         "jsonb_each" | "json_each" | "jsonb_each_text" | "json_each_text" => Ident::new("key"),
+        "aclexplode" => Ident::new("grantor"),
         "generate_series"
         | "jsonb_object_keys"
         | "json_object_keys"
@@ -95,6 +97,7 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
     if let SetExpr::Select(select) = query.body.as_mut() {
         select.projection = match (function.as_str(), expressions.as_slice()) {
             ("pg_options_to_table", [options]) => options_columns(options),
+            ("aclexplode", list) => acl::columns(list),
             ("generate_series", series) => vec![SelectItem::ExprWithAlias {
                 expr: call("unnest", vec![call(crate::zoned_shift::SERIES, series.to_vec())]),
                 alias: column,

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use millrace_catalog::rights::{Class, Privileges};
+use millrace_catalog::{Definition, Object};
 use millrace_database::tuning;
 use millrace_parser::ast::{AlterSystemSet, SetValue};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_storage::ObjectKind;
 
 use crate::notice::Severity;
 use crate::outcome::Outcome;
@@ -67,29 +69,54 @@ fn before_access_control(session: &Session) -> SqlResult<()> {
             );
             session.notice(Severity::Warning, message);
         }
-        let lost: Vec<String> = catalog
-            .objects()
-            .filter(|object| Class::of(object.kind) == Some(Class::Table))
-            .filter(|object| !catalog.privileges(role.id, object).has(Privileges::SELECT))
-            .map(|object| object.display_name())
-            .collect();
-        if !lost.is_empty() {
-            let shown: Vec<&str> = lost.iter().take(SHOWN_MAX).map(String::as_str).collect();
-            let more = match lost.len().saturating_sub(SHOWN_MAX) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            session.notice(
-                Severity::Warning,
-                format!(
-                    "role \"{}\" cannot read {}{more} any more",
-                    role.name,
-                    shown.join(", ")
-                ),
-            );
+        for (wanted, what) in [(Privileges::SELECT, "read"), (WRITING, "write")] {
+            let lost = catalog.objects().filter(|object| {
+                let is_known = match what {
+                    "read" => Class::of(object.kind) == Some(Class::Table),
+                    _ => matches!(object.kind, ObjectKind::Table | ObjectKind::Stream),
+                };
+                is_known && !catalog.privileges(role.id, object).has_any(wanted)
+            });
+            if let Some(names) = named(lost) {
+                let message = format!("role \"{}\" cannot {what} {names} any more", role.name);
+                session.notice(Severity::Warning, message);
+            }
+        }
+    }
+    // Inside of a view its owner reads, whoever asks.
+    let views = catalog.objects();
+    for view in views.filter(|object| matches!(object.definition, Definition::View(_))) {
+        let owner = view.rights.owner();
+        let lost = view
+            .depends
+            .iter()
+            .filter_map(|id| catalog.object(*id))
+            .filter(|object| {
+                let is_read = Class::of(object.kind) == Some(Class::Table);
+                is_read && !catalog.privileges(owner, object).has(Privileges::SELECT)
+            });
+        if let Some(names) = named(lost) {
+            let (view, owner) = (view.described(), catalog.role_name(owner));
+            let message =
+                format!("{view} cannot be read any more: its owner \"{owner}\" cannot read {names}");
+            session.notice(Severity::Warning, message);
         }
     }
     Ok(())
+}
+
+/// Privileges of which one at least lets somebody write.
+const WRITING: Privileges = Privileges::INSERT.or(Privileges::UPDATE).or(Privileges::DELETE);
+
+/// The names of objects, not too many of them; `None`: there are none.
+fn named<'a>(objects: impl Iterator<Item = &'a Arc<Object>>) -> Option<String> {
+    let names: Vec<String> = objects.map(|object| object.display_name()).collect();
+    let more = match names.len().saturating_sub(SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let shown: Vec<&str> = names.iter().take(SHOWN_MAX).map(String::as_str).collect();
+    (!shown.is_empty()).then(|| shown.join(", ") + &more)
 }
 
 /// Names of relations in one warning.

@@ -109,7 +109,15 @@ pub async fn execute(session: &Arc<Session>, grant: &Grant) -> SqlResult<Outcome
                         },
                     },
                 ),
-                Some(behavior) => revoke(&mut items, *grantee, grantor, allowed, grant, behavior)?,
+                Some(behavior) => {
+                    let how = Taking {
+                        owner: object.rights.owner(),
+                        grantor,
+                        behavior,
+                        only_options: grant.grant_option,
+                    };
+                    revoke(&mut items, *grantee, allowed, how)?;
+                }
             }
         }
         let mut new = object.as_ref().clone();
@@ -120,17 +128,28 @@ pub async fn execute(session: &Arc<Session>, grant: &Grant) -> SqlResult<Outcome
     done(if is_grant { "GRANT" } else { "REVOKE" })
 }
 
+/// How privileges are taken away.
+#[derive(Clone, Copy)]
+struct Taking {
+    /// Who owns the object.
+    owner: ObjectId,
+    /// Who gave what is taken away.
+    grantor: ObjectId,
+    behavior: DropBehavior,
+    /// Whether only the right to grant them is taken.
+    only_options: bool,
+}
+
 /// Takes privileges away, with what was granted further by them.
 fn revoke(
     items: &mut Vec<AclItem>,
     grantee: Option<ObjectId>,
-    grantor: ObjectId,
     privileges: Privileges,
-    grant: &Grant,
-    behavior: DropBehavior,
+    how: Taking,
 ) -> SqlResult<()> {
-    rights::revoke(items, grantee, grantor, privileges, grant.grant_option);
-    let Some(grantee) = grantee else {
+    rights::revoke(items, grantee, how.grantor, privileges, how.only_options);
+    // An owner never loses the right to grant.
+    let Some(grantee) = grantee.filter(|grantee| *grantee != how.owner) else {
         return Ok(());
     };
     // What it may still let others have, from whomever.
@@ -149,19 +168,20 @@ fn revoke(
     if further.is_empty() {
         return Ok(());
     }
-    if behavior == DropBehavior::Restrict {
+    if how.behavior == DropBehavior::Restrict {
         return Err(
             SqlError::new(SqlState::DependentObjectsStillExist, "dependent privileges exist")
                 .with_hint("Use CASCADE to revoke them too."),
         );
     }
-    let whole = Grant {
-        grant_option: false,
-        ..grant.clone()
+    let next = Taking {
+        grantor: grantee,
+        only_options: false,
+        ..how
     };
     further
         .into_iter()
-        .try_for_each(|next| revoke(items, next, grantee, lost, &whole, behavior))
+        .try_for_each(|further| revoke(items, further, lost, next))
 }
 
 /// In whose name privileges are granted or revoked, and which of them.

@@ -15,7 +15,7 @@ use millrace_catalog::scope::Scope;
 use millrace_catalog::sequence::Takes;
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
-use millrace_functions::{cast, syntax};
+use millrace_functions::{cast, own, syntax};
 use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_planner::relation::relations;
@@ -161,6 +161,7 @@ async fn source(
         }
     }
     let mut statement = ast::Statement::Query(Box::new(query));
+    own::mark(&mut statement);
     let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Run)?;
     fit(given, plan.schema().fields().len(), listed)?;
     check_assignable(&plan, relation, given)?;

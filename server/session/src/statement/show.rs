@@ -1,5 +1,7 @@
 //! SHOW and DESCRIBE.
 
+mod created;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use millrace_database::database::sinks::SinkStatus;
 use millrace_database::database::sources::SourceInfo;
 use millrace_database::running::Running;
 use millrace_database::sessions::Activity;
-use millrace_parser::ast::{ObjectKind as Kind, ObjectName, ShowStatement, ShowTarget, Statement};
+use millrace_parser::ast::{ObjectName, ShowStatement, ShowTarget, Statement};
 use millrace_parser::quote_literal;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
@@ -279,10 +281,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
             .collect(),
         ShowTarget::Columns(name) => columns_of(session, scope, name)?,
         ShowTarget::Create(reference) => {
-            let object = match reference.kind {
-                Kind::Secret => names::secret(session, scope, &reference.name)?,
-                _ => names::resolve(session, scope, &reference.name)?,
-            };
+            let object = created::object(session, scope, reference)?;
             vec![vec![some(object.display_name()), some(&object.sql)]]
         }
         // Selects: see `as_select`.

@@ -15,7 +15,7 @@ use millrace_catalog::scope::Scope;
 use millrace_catalog::sequence::Takes;
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
-use millrace_functions::{cast, syntax};
+use millrace_functions::{cast, own, syntax};
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
@@ -315,6 +315,7 @@ pub(crate) async fn changing_rows(
     current: Arc<dyn datafusion::catalog::TableProvider>,
 ) -> SqlResult<Vec<RecordBatch>> {
     let mut statement = select::parse_query(text)?;
+    own::mark(&mut statement);
     let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Run)?;
     let mut instead = scope.before.clone();
     instead.insert(relation.info.id, current);

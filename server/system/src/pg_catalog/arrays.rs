@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::functions::unicode;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 use millrace_functions::cast;
 use millrace_postgres::error::SqlResult;
@@ -147,9 +148,16 @@ pub fn provider(relation: &str, provider: Arc<dyn TableProvider>) -> SqlResult<A
         .map(|field| {
             let column = Expr::Column(datafusion::common::Column::new_unqualified(field.name()));
             match element(relation, field.name()) {
-                Some(element) => cast::udf()
-                    .call(vec![column, lit(format!("{element}[]"))])
-                    .alias(field.name()),
+                Some(element) => {
+                    // The arrays of some are written in brackets, with single quotes.
+                    let written = match relation {
+                        "pg_proc" => unicode::expr_fn::translate(column, lit("[]' "), lit("{}\"")),
+                        _ => column,
+                    };
+                    cast::udf()
+                        .call(vec![written, lit(format!("{element}[]"))])
+                        .alias(field.name())
+                }
                 None => column,
             }
         })

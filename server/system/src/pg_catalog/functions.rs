@@ -24,11 +24,11 @@ use millrace_storage::ObjectId;
 use postgres_types::{Kind, Type};
 
 use crate::pg_catalog::roles::role_oid;
-use crate::pg_catalog::{definitions, is_system, privileges, sequences};
+use crate::pg_catalog::{acl, definitions, is_system, privileges, procs, sequences};
 
 /// What names mean to a function.
 #[derive(Debug, Clone)]
-enum Meaning {
+pub(super) enum Meaning {
     /// What they mean now, to those whose statement says nothing else.
     Current(Arc<ArcSwap<CatalogSnapshot>>),
     Of(Arc<Seen>),
@@ -45,7 +45,7 @@ pub(super) struct Seen {
 }
 
 impl Meaning {
-    fn seen(&self) -> Arc<Seen> {
+    pub(super) fn seen(&self) -> Arc<Seen> {
         match self {
             Meaning::Of(seen) => Arc::clone(seen),
             Meaning::Current(catalog) => Arc::new(Seen {
@@ -57,7 +57,7 @@ impl Meaning {
         }
     }
 
-    fn is(&self, other: &Meaning) -> bool {
+    pub(super) fn is(&self, other: &Meaning) -> bool {
         match (self, other) {
             (Meaning::Current(one), Meaning::Current(other)) => Arc::ptr_eq(one, other),
             (Meaning::Of(one), Meaning::Of(other)) => {
@@ -167,6 +167,15 @@ const ASKED: &[(&str, Apply)] = &[
         let of = |oid| definitions::constraint((&seen.catalog, &seen.database), oid, is_pretty, &name);
         Ok(oid(args, row).and_then(of))
     }),
+    ("pg_get_function_result", |seen, args, row| {
+        Ok(oid(args, row).map(|oid| procs::result(&seen.catalog, oid)))
+    }),
+    ("pg_get_function_arguments", |seen, args, row| {
+        Ok(oid(args, row).map(|oid| procs::arguments(&seen.catalog, oid)))
+    }),
+    ("pg_get_function_identity_arguments", |seen, args, row| {
+        Ok(oid(args, row).map(|oid| procs::arguments(&seen.catalog, oid)))
+    }),
     ("format_type", |_, args, row| {
         Ok(oid(args, row).map(|oid| type_with_modifier(oid, number(args, 1, row))))
     }),
@@ -202,17 +211,23 @@ const ASKED: &[(&str, Apply)] = &[
 /// Functions that ask the catalog of the moment.
 pub fn udfs(catalog: &Arc<ArcSwap<CatalogSnapshot>>) -> Vec<Arc<ScalarUDF>> {
     let meaning = Meaning::Current(Arc::clone(catalog));
-    let decided = std::iter::once(&VISIBLE).chain(privileges::DECIDED);
+    let decided = VISIBLE.iter().chain(privileges::DECIDED);
     let names = ASKED
         .iter()
         .map(|(name, _)| *name)
-        .chain(decided.map(|(name, _)| *name));
+        .chain(decided.map(|(name, _)| *name))
+        .chain(acl::NAMES);
     names.filter_map(|name| made(name, &meaning)).collect()
+}
+
+/// Whether a function of that name sees what a statement sees.
+pub fn asks_statement(name: &str) -> bool {
+    decided(name).is_some() || ASKED.iter().any(|(known, _)| *known == name) || acl::NAMES.contains(&name)
 }
 
 /// A function of that name that sees what a statement sees; `None`: it asks no catalog.
 pub fn of_statement(scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
-    if decided(name).is_none() && !ASKED.iter().any(|(known, _)| *known == name) {
+    if !asks_statement(name) {
         return None;
     }
     let seen = Seen {
@@ -232,6 +247,9 @@ fn made(name: &str, meaning: &Meaning) -> Option<Arc<ScalarUDF>> {
             meaning: meaning.clone(),
             signature: any_arguments(Volatility::Stable),
         })));
+    }
+    if let Some(of_lists) = acl::made(name, meaning) {
+        return Some(of_lists);
     }
     let (name, apply) = ASKED.iter().find(|(known, _)| *known == name)?;
     Some(Arc::new(ScalarUDF::from(FromCatalog {
@@ -350,20 +368,33 @@ impl ScalarUDFImpl for FromCatalog {
 
 /// The functions of yes or no, by name.
 fn decided(name: &str) -> Option<(&'static str, Decide)> {
-    let mut known = std::iter::once(&VISIBLE).chain(privileges::DECIDED);
+    let mut known = VISIBLE.iter().chain(privileges::DECIDED);
     known.find(|(known, _)| *known == name).copied()
 }
 
-/// `pg_table_is_visible`: whether the relation's name alone means it.
-const VISIBLE: (&str, Decide) = ("pg_table_is_visible", |seen, args, row| {
-    let Some(oid) = number(args, 0, row) else {
-        return Ok(None);
-    };
-    let object = definitions::relation(&seen.catalog, oid);
-    Ok(Some(
-        !is_system(oid) && object.is_none_or(|object| seen.is_visible(object)),
-    ))
-});
+/// Whether the name alone of a relation, or of a function, means it.
+const VISIBLE: [(&str, Decide); 2] = [
+    ("pg_table_is_visible", |seen, args, row| {
+        let Some(oid) = number(args, 0, row) else {
+            return Ok(None);
+        };
+        let object = definitions::relation(&seen.catalog, oid);
+        Ok(Some(
+            !is_system(oid) && object.is_none_or(|object| seen.is_visible(object)),
+        ))
+    }),
+    ("pg_function_is_visible", |seen, args, row| {
+        let Some(oid) = number(args, 0, row) else {
+            return Ok(None);
+        };
+        let object = definitions::object(&seen.catalog, oid);
+        let mut path = seen.search_path.iter();
+        Ok(Some(object.is_none_or(|object| {
+            let first = path.find_map(|schema| seen.catalog.function(&seen.database, schema, &object.name));
+            first.is_some_and(|first| first.id == object.id)
+        })))
+    }),
+];
 
 struct Decides {
     name: &'static str,

@@ -22,6 +22,9 @@ use crate::pg_catalog::{
 /// The oid of the foreign server that external tables and sinks belong to: the machine's files.
 const FILES_OID: i64 = 13_100;
 
+/// The oid of the tablespace that everything is in: `pg_default`, as in PostgreSQL.
+const TABLESPACE_OID: i64 = 1663;
+
 /// The rows of a relation; `None`: it does not name our objects. `system`: the relations of `mr_catalog`.
 pub fn rows(
     catalog: &CatalogSnapshot,
@@ -87,7 +90,7 @@ fn with_columns<'a>(
                 let fields = query
                     .bound
                     .get()
-                    .map(|provider| provider.schema().fields().iter().cloned().collect());
+                    .map(|bound| bound.provider.schema().fields().iter().cloned().collect());
                 Some((object, fields.unwrap_or_default()))
             }
             Definition::External(table) => Some((object, table.columns().fields().iter().cloned().collect())),
@@ -205,7 +208,13 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
 }
 
 /// Puts the owner and the privileges of an object into its row.
-fn owned(catalog: &CatalogSnapshot, object: &Object, row: &mut Row, owner: &'static str, acl: &'static str) {
+pub(super) fn owned(
+    catalog: &CatalogSnapshot,
+    object: &Object,
+    row: &mut Row,
+    owner: &'static str,
+    acl: &'static str,
+) {
     row.insert(owner, roles::owner_oid(object));
     if let Some(items) = roles::acl_of(catalog, object) {
         row.insert(acl, items);
@@ -361,6 +370,7 @@ fn pg_database(catalog: &CatalogSnapshot) -> Vec<Row> {
                 ("datistemplate", flag(false)),
                 ("datallowconn", flag(true)),
                 ("datconnlimit", "-1".to_string()),
+                ("dattablespace", TABLESPACE_OID.to_string()),
                 ("datcollate", "C.UTF-8".to_string()),
                 ("datctype", "C.UTF-8".to_string()),
             ]);

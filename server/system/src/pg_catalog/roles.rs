@@ -285,17 +285,23 @@ fn default_acls(catalog: &CatalogSnapshot) -> Vec<Row> {
 
 /// A list of privileges as an array.
 pub fn acl_array(catalog: &CatalogSnapshot, items: &[AclItem]) -> String {
-    let name = |id: ObjectId| {
-        let name = catalog.role_name(id);
-        let is_plain = name
-            .chars()
-            .all(|character| character.is_ascii_alphanumeric() || character == '_');
-        match is_plain {
-            true => name,
-            false => format!("\"{}\"", name.replace('"', "\"\"")),
-        }
+    let name = |id: ObjectId| match catalog.role_by_id(id) {
+        Some(role) => role_name(&role.name),
+        // One that is gone.
+        None => role_oid(id).to_string(),
     };
     array(items.iter().map(|item| item.text(name)))
+}
+
+/// The name of a role as lists of privileges have it.
+pub(super) fn role_name(name: &str) -> String {
+    let is_plain = name
+        .chars()
+        .all(|character| character.is_ascii_alphanumeric() || character == '_');
+    match is_plain {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
 }
 
 /// What was granted on an object; `None`: nobody has said anything.

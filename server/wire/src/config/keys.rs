@@ -54,8 +54,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "password",
         default: "",
-        help: "Password of every user: SCRAM-SHA-256 for PostgreSQL clients, Basic or Bearer for HTTP. \
-               Empty: no password is required.",
+        help: "Password of role millrace, whatever it was given by SQL: SCRAM-SHA-256 for PostgreSQL clients, Basic or \
+               Bearer for HTTP. Empty: its own counts, and without one it is let in.",
         set: |config, text| {
             config.password = Some(text.to_owned()).filter(|password| !password.is_empty());
             Ok(())

@@ -23,7 +23,7 @@ use millrace_parser::ast::Statement;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_postgres::types::parameter;
-use millrace_session::effects::acting_function;
+use millrace_session::effects::{self, acting_function};
 use millrace_session::{CommandTag, Outcome, Session, SimpleQuery};
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -182,12 +182,12 @@ async fn begin_read_only(session: &Arc<Session>, request: &SqlRequest) -> SqlRes
                     .with_hint("Send the statement to /api/sql with POST."));
             }
             if let Some(function) = acting_function(&parsed.statement) {
-                let message = format!("GET does not support {function}(), which does more than read");
-                return Err(SqlError::new(SqlState::ReadOnlySqlTransaction, message)
-                    .with_hint("Send the statement to /api/sql with POST."));
+                return Err(effects::refused(&function));
             }
         }
     }
+    // What views and functions of SQL call is seen when they are bound.
+    session.only_reads();
     let mut begin = session.run("BEGIN READ ONLY").await?;
     while let Some(outcome) = begin.next().await {
         outcome?;

@@ -358,7 +358,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Puts an error into the answer, with what was noted before it.
     pub(super) fn report(&mut self, error: SqlError) -> Result<(), Closed> {
         self.put_notices()?;
-        tracing::debug!(session = self.session.id(), code = error.code.code(), error = %error, "statement failed");
+        // The token at which a statement is wrong may be a password.
+        let told = (error.code != SqlState::SyntaxError).then(|| tracing::field::display(&error));
+        tracing::debug!(
+            session = self.session.id(),
+            code = error.code.code(),
+            error = told,
+            "statement failed"
+        );
         self.wire.put(&message::error_response(error))
     }
 

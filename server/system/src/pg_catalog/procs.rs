@@ -1,0 +1,121 @@
+//! The functions and aggregates that were made by SQL, in `pg_proc` beside PostgreSQL's own, and what the functions about them say.
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::sql::sqlparser::ast::DataType;
+use millrace_catalog::function::FunctionDef;
+use millrace_catalog::{CatalogSnapshot, Definition, Object};
+use millrace_postgres::error::SqlResult;
+use millrace_postgres::from_internal::df;
+use millrace_postgres::types;
+
+use crate::pg_catalog::relations::owned;
+use crate::pg_catalog::table::{self, Row};
+use crate::pg_catalog::{definitions, namespace_oid, oid, roles};
+
+/// The oid of the language that their bodies are written in.
+const SQL_OID: i64 = 14;
+
+/// `pg_proc` with the functions of a database.
+///
+/// # Errors
+/// The plan that puts them together cannot be made.
+pub(super) fn provider(
+    catalog: &CatalogSnapshot,
+    database: &str,
+    fixed: Arc<dyn TableProvider>,
+) -> SqlResult<Arc<dyn TableProvider>> {
+    let own = catalog.functions(database);
+    let rows: Vec<Row> = own
+        .filter_map(|object| Some(row(catalog, object, of(object)?)))
+        .collect();
+    if rows.is_empty() {
+        return Ok(fixed);
+    }
+    let own = table::provider(&fixed.schema(), &rows)?;
+    let scan = |provider| LogicalPlanBuilder::scan("pg_proc", provider_as_source(provider), None);
+    let plan = scan(own)
+        .and_then(LogicalPlanBuilder::build)
+        .and_then(|own| scan(fixed)?.union(own)?.build());
+    Ok(Arc::new(ViewTable::new(df(plan)?, None)))
+}
+
+fn of(object: &Object) -> Option<&FunctionDef> {
+    match &object.definition {
+        Definition::Function(function) => Some(function),
+        _ => None,
+    }
+}
+
+fn row(catalog: &CatalogSnapshot, object: &Object, function: &FunctionDef) -> Row {
+    let type_oid = |data_type: &DataType| {
+        let sql_type = types::from_sql(data_type).ok();
+        sql_type.map_or(0, |sql_type| types::pg_type(&sql_type.field("", true)).oid())
+    };
+    let given: Vec<String> = (function.parameters.iter())
+        .map(|(_, data_type)| type_oid(data_type).to_string())
+        .collect();
+    let mut row = Row::from([
+        ("oid", oid(object.id).to_string()),
+        ("proname", object.name.clone()),
+        (
+            "pronamespace",
+            namespace_oid(catalog, &object.database, &object.schema).to_string(),
+        ),
+        ("prolang", SQL_OID.to_string()),
+        ("procost", "100".to_owned()),
+        ("prosupport", "-".to_owned()),
+        (
+            "prokind",
+            if function.is_aggregate { "a" } else { "f" }.to_owned(),
+        ),
+        ("provolatile", "v".to_owned()),
+        ("proparallel", "u".to_owned()),
+        ("pronargs", given.len().to_string()),
+        ("prorettype", type_oid(&function.returns).to_string()),
+        ("proargtypes", given.join(" ")),
+        ("prosrc", format!("SELECT {}", function.body)),
+    ]);
+    if !function.parameters.is_empty() {
+        let names = function.parameters.iter().map(|(name, _)| name.clone());
+        row.insert("proargnames", roles::array(names));
+    }
+    owned(catalog, object, &mut row, "proowner", "proacl");
+    row
+}
+
+fn type_name(data_type: &DataType) -> String {
+    match types::from_sql(data_type) {
+        Ok(sql_type) => types::type_name(&sql_type.field("", true)),
+        Err(_) => data_type.to_string().to_lowercase(),
+    }
+}
+
+/// The type of a function's result; of PostgreSQL's own it is not kept.
+pub(super) fn result(catalog: &CatalogSnapshot, oid: i64) -> String {
+    let found = definitions::object(catalog, oid).and_then(|object| of(object));
+    found.map_or_else(|| "any".to_owned(), |function| type_name(&function.returns))
+}
+
+/// The names and types of a function's arguments.
+pub(super) fn arguments(catalog: &CatalogSnapshot, oid: i64) -> String {
+    let found = definitions::object(catalog, oid).and_then(|object| of(object));
+    let parameters = found
+        .map(|function| function.parameters.as_slice())
+        .unwrap_or_default();
+    let written: Vec<String> = parameters
+        .iter()
+        .map(|(name, data_type)| match name.as_str() {
+            "" => type_name(data_type),
+            name => format!(
+                "{} {}",
+                millrace_parser::quote_identifier(name),
+                type_name(data_type)
+            ),
+        })
+        .collect();
+    written.join(", ")
+}
