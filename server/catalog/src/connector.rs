@@ -9,6 +9,7 @@ pub mod files;
 pub mod kafka;
 pub mod options;
 pub mod postgres;
+pub mod private_hosts;
 pub mod registry;
 pub mod secret;
 pub mod webhook;

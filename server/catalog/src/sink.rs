@@ -17,6 +17,7 @@ use crate::connector::files::BucketPlace;
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::Given;
 use crate::connector::postgres::PostgresTarget;
+use crate::connector::webhook::WebhookTarget;
 use crate::secret::Secrets;
 
 /// The column of a changelog that says what happened to the row.
@@ -51,6 +52,24 @@ pub enum SinkType {
     Debezium,
 }
 
+/// How often the target has a step, over crashes of either side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    ExactlyOnce,
+    /// Perhaps again, as the same and with the same number.
+    AtLeastOnce,
+}
+
+impl Delivery {
+    /// Its name, as option `delivery` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Delivery::ExactlyOnce => "exactly_once",
+            Delivery::AtLeastOnce => "at_least_once",
+        }
+    }
+}
+
 /// A sink: the lasting form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkDef {
@@ -76,6 +95,7 @@ pub enum Target {
     Kafka(KafkaSink),
     Postgres(PostgresSink),
     Bucket(BucketSink),
+    Webhook(WebhookSink),
 }
 
 /// Files of the server's machine.
@@ -110,6 +130,27 @@ impl BucketSink {
     /// The options are of another version.
     pub fn bucket(&self) -> SqlResult<BucketPlace> {
         BucketPlace::new(&mut Given::new("s3", &self.s3).with_secrets(&self.secrets))
+    }
+}
+
+/// A service that takes rows over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookSink {
+    /// The options as they were given.
+    pub webhook: BTreeMap<String, String>,
+    #[serde(skip)]
+    pub secrets: Secrets,
+    /// What no other sink anywhere is called: by that, and the number of a step, a request is told from others.
+    pub id: String,
+}
+
+impl WebhookSink {
+    /// What the options say.
+    ///
+    /// # Errors
+    /// They are of another version.
+    pub fn target(&self) -> SqlResult<WebhookTarget> {
+        WebhookTarget::new(&mut Given::new("webhook", &self.webhook).with_secrets(&self.secrets))
     }
 }
 
@@ -169,23 +210,35 @@ impl Target {
             Target::Kafka(_) => "kafka",
             Target::Postgres(_) => "postgres",
             Target::Bucket(_) => "s3",
+            Target::Webhook(_) => "webhook",
         }
     }
 
     /// The columns of the key of what goes to another system, by position.
     pub fn key(&self) -> Option<&[usize]> {
         match self {
-            Target::Files(_) | Target::Bucket(_) => None,
+            Target::Files(_) | Target::Bucket(_) | Target::Webhook(_) => None,
             Target::Kafka(kafka) => kafka.key.as_deref(),
             Target::Postgres(postgres) => postgres.key.as_deref(),
         }
     }
 
-    /// The files that have its rows, if those are what it is.
+    /// How often a row is there that came once.
+    pub fn delivery(&self) -> Delivery {
+        match self {
+            Target::Files(_) | Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) => {
+                Delivery::ExactlyOnce
+            }
+            Target::Webhook(_) => Delivery::AtLeastOnce,
+        }
+    }
+
+    /// The files that have its rows, if those are what goes there.
     pub fn file_format(&self) -> Option<FileFormat> {
         match self {
             Target::Files(files) => Some(files.format),
             Target::Bucket(bucket) => Some(bucket.format),
+            Target::Webhook(_) => Some(FileFormat::Json),
             Target::Kafka(_) | Target::Postgres(_) => None,
         }
     }
@@ -206,6 +259,7 @@ impl Target {
                 .bucket()
                 .map(|place| format!("s3://{}/{}", place.bucket, place.prefix))
                 .unwrap_or_default(),
+            Target::Webhook(webhook) => webhook.target().map(|target| target.shown()).unwrap_or_default(),
         }
     }
 
@@ -214,7 +268,7 @@ impl Target {
         match self {
             Target::Files(files) => files.format.name(),
             Target::Bucket(bucket) => bucket.format.name(),
-            Target::Kafka(_) => FileFormat::Json.name(),
+            Target::Kafka(_) | Target::Webhook(_) => FileFormat::Json.name(),
             Target::Postgres(_) => "rows",
         }
     }
@@ -272,6 +326,7 @@ impl SinkDef {
             Target::Kafka(kafka) => kafka.secrets = secrets,
             Target::Postgres(postgres) => postgres.secrets = secrets,
             Target::Bucket(bucket) => bucket.secrets = secrets,
+            Target::Webhook(webhook) => webhook.secrets = secrets,
         }
         self
     }

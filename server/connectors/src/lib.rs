@@ -19,5 +19,6 @@ pub mod postgres;
 mod schema;
 pub mod source;
 pub mod target;
+mod webhook;
 pub mod writers;
 mod written;

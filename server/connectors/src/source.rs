@@ -1,6 +1,7 @@
 //! What all readers have in common.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
@@ -135,6 +136,8 @@ pub struct ConnectorError {
     pub hint: Option<String>,
     /// Whether it makes no sense to try again: somebody must do something first.
     pub is_final: bool,
+    /// How long it wants to be left alone.
+    pub retry_after: Duration,
 }
 
 impl ConnectorError {
@@ -144,6 +147,7 @@ impl ConnectorError {
             message: message.into(),
             hint: None,
             is_final: false,
+            retry_after: Duration::ZERO,
         }
     }
 
@@ -153,6 +157,7 @@ impl ConnectorError {
             message: message.into(),
             hint: Some(hint.into()),
             is_final: true,
+            retry_after: Duration::ZERO,
         }
     }
 

@@ -1,5 +1,7 @@
 //! What CREATE SINK says.
 
+mod webhook;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +13,10 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::units;
 use millrace_storage::ObjectId;
 
-use super::{BucketSink, FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkType, Target};
+use super::{
+    BucketSink, Delivery, FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkType, Target,
+    WebhookSink,
+};
 use crate::connector::files::BucketPlace;
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::{Given, invalid};
@@ -56,6 +61,7 @@ enum Wanted {
         sink: PostgresSink,
         primary_key: Option<String>,
     },
+    Webhook(WebhookSink),
 }
 
 fn refused(message: String) -> SqlError {
@@ -141,16 +147,17 @@ impl SinkOptions {
         match all.get("connector").map(|name| name.to_ascii_lowercase()) {
             None => Err(needs(
                 "connector",
-                "Use WITH (connector = 'file', path = '/directory'), or connector = 's3', 'kafka' or 'postgres'.",
+                "Use WITH (connector = 'file', path = '/directory'), or connector = 's3', 'kafka', 'postgres' or 'webhook'.",
             )),
             Some(name) if name == "file" || name == "fs" => Self::files(&all, format),
             Some(name) if name == "s3" => Self::bucket(&all, format),
             Some(name) if name == "kafka" => Self::kafka(&all, format, id),
             Some(name) if name == "postgres" => Self::postgres(&all, format, id),
+            Some(name) if name == "webhook" => Self::webhook(&all, format, id),
             Some(name) => Err(SqlError::unsupported(format!(
                 "connector \"{name}\" is not supported for a sink"
             ))
-            .with_hint("The connectors for sinks are file, s3, kafka and postgres.")),
+            .with_hint("The connectors for sinks are file, s3, kafka, postgres and webhook.")),
         }
     }
 
@@ -266,8 +273,18 @@ impl SinkOptions {
         rollover: Duration,
     ) -> SqlResult<SinkOptions> {
         let is_forced = given.one_of("force_append_only", &[("true", true), ("false", false)])?;
-        // Rows are written once whichever is asked for.
-        given.one_of("delivery", &[("exactly_once", ()), ("at_least_once", ())])?;
+        // Where rows are written once they are whichever is asked for.
+        let deliveries = [Delivery::ExactlyOnce, Delivery::AtLeastOnce];
+        let delivery = given.one_of(
+            "delivery",
+            &deliveries.map(|delivery| (delivery.name(), delivery)),
+        )?;
+        if delivery == Some(Delivery::ExactlyOnce) && matches!(target, Wanted::Webhook(_)) {
+            return Err(SqlError::unsupported(
+                "a webhook cannot be delivered to exactly once: after a crash a request may be sent again",
+            )
+            .with_hint("Leave the option out. What is sent again has the same Idempotency-Key."));
+        }
         let rollover = match given.text("rollover_seconds") {
             None => rollover,
             Some(text) => {
@@ -316,7 +333,7 @@ impl SinkOptions {
             (_, true) => SinkType::ForcedAppendOnly,
             (_, false) => {
                 let others = match self.target {
-                    Wanted::Files { .. } | Wanted::Bucket { .. } => {
+                    Wanted::Files { .. } | Wanted::Bucket { .. } | Wanted::Webhook(_) => {
                         "type = 'changelog', which writes every change of each row"
                     }
                     Wanted::Kafka { .. } => "FORMAT UPSERT or FORMAT DEBEZIUM",
@@ -369,6 +386,7 @@ impl SinkOptions {
                 rows_max,
                 bytes_max,
             }),
+            Wanted::Webhook(sink) => Target::Webhook(sink),
             Wanted::Kafka { sink, primary_key } => Target::Kafka(KafkaSink {
                 key: key(sink_type, primary_key.as_deref(), &columns, info)?,
                 ..sink

@@ -112,7 +112,7 @@ impl Committed {
             bytes: self.bytes,
             waiting_rows: match target {
                 Target::Files(_) => 0,
-                Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) => {
+                Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) | Target::Webhook(_) => {
                     self.rows.saturating_sub(self.outbox.delivered_rows)
                 }
             },
@@ -285,8 +285,8 @@ impl Database {
     /// # Errors
     /// It cannot be reached, refuses, or is not there.
     pub async fn probe_sink(&self, sink: &SinkDef) -> SqlResult<()> {
-        let holder = Uuid::new_v4().to_string();
-        let checked = tokio::time::timeout(PROBE, writers::check(sink, &holder)).await;
+        let by = writers::By::new(&self.options.private_hosts);
+        let checked = tokio::time::timeout(PROBE, writers::check(sink, &by)).await;
         let checked = checked.unwrap_or_else(|_| {
             Err(ConnectorError::passing(format!(
                 "the target did not answer within {} seconds",

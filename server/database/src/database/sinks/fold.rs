@@ -38,10 +38,10 @@ impl Writing {
         let (known, next) = (self.committed.outbox, self.committed.next);
         let steps = self.directory.clone();
         if is_stream {
-            // The last one stays: the target may have to be compared with it.
-            return self
-                .on_disk(move || steps.remove(|number| number + 1 >= next))
-                .await;
+            // The last one stays: the target may have to be compared with it. So do those of which it is not written down that they were
+            // delivered: a target that does not say how far it is gets them again.
+            let kept = known.delivered.min(next.saturating_sub(1));
+            return self.on_disk(move || steps.remove(|number| number >= kept)).await;
         }
         let since = self.committed.bytes - known.summed_bytes;
         if since <= known.sum_bytes.max(STEPS_BYTES_MIN) && next - known.first <= STEPS_MAX {
