@@ -1,6 +1,7 @@
 //! Sinks as they are declared: what CREATE SINK says, read and kept. Who writes them is a layer above (`millrace-database`, `sinks` and
 //! `sink_files`).
 
+pub mod avro;
 mod options;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
+use self::avro::AvroSchemas;
 pub use self::options::SinkOptions;
 use crate::connector::files::BucketPlace;
 use crate::connector::kafka::KafkaTarget;
@@ -166,6 +168,9 @@ pub struct KafkaSink {
     /// The columns that are the key, by position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Vec<usize>>,
+    /// The schemas of the records, if they are Avro.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub avro: Option<AvroSchemas>,
 }
 
 /// A table of PostgreSQL.
@@ -198,7 +203,10 @@ impl KafkaSink {
     /// # Errors
     /// They are of another version.
     pub fn target(&self) -> SqlResult<KafkaTarget> {
-        KafkaTarget::new(&mut Given::new("kafka", &self.kafka).with_secrets(&self.secrets))
+        KafkaTarget::new(
+            &mut Given::new("kafka", &self.kafka).with_secrets(&self.secrets),
+            self.avro.is_some(),
+        )
     }
 }
 
@@ -268,6 +276,7 @@ impl Target {
         match self {
             Target::Files(files) => files.format.name(),
             Target::Bucket(bucket) => bucket.format.name(),
+            Target::Kafka(KafkaSink { avro: Some(_), .. }) => "avro",
             Target::Kafka(_) | Target::Webhook(_) => FileFormat::Json.name(),
             Target::Postgres(_) => "rows",
         }

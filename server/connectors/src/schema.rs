@@ -11,6 +11,7 @@
 mod avro;
 mod json;
 mod protobuf;
+mod records;
 mod registry;
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,6 +23,7 @@ use millrace_catalog::connector::registry::RegistryPlace;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, RwLock};
 
+pub(crate) use self::records::Records;
 use self::registry::{Language, Registered, Registry};
 use crate::about::invalid;
 use crate::source::ConnectorError;

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod avro_sinks;
 mod kills;
 mod schemas;
 mod sink_kills;
@@ -78,6 +79,9 @@ fn main() -> ExitCode {
         })
         .test("sink_copies", async |broker, place| {
             sinks::copies(broker, place).await
+        })
+        .test("sink_avro", async |broker, place| {
+            avro_sinks::sinks(broker, place).await
         })
         .test("sink_kills", async |broker, place| {
             sink_kills::kills(broker, place).await

@@ -13,6 +13,7 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::units;
 use millrace_storage::ObjectId;
 
+use super::avro::AvroSchemas;
 use super::{
     BucketSink, Delivery, FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkType, Target,
     WebhookSink,
@@ -56,6 +57,8 @@ enum Wanted {
     Kafka {
         sink: KafkaSink,
         primary_key: Option<String>,
+        /// The topic, if its records are Avro.
+        avro_of: Option<String>,
     },
     Postgres {
         sink: PostgresSink,
@@ -194,7 +197,7 @@ impl SinkOptions {
         format: Option<&FormatEncode>,
         id: String,
     ) -> SqlResult<SinkOptions> {
-        const FORMATS: &str = "Add FORMAT PLAIN ENCODE JSON (or UPSERT, or DEBEZIUM) at the end.";
+        const FORMATS: &str = "Add FORMAT PLAIN ENCODE JSON (or UPSERT, or DEBEZIUM; or AVRO) at the end.";
         let format = format.ok_or_else(|| refused("a sink needs a format".to_owned()).with_hint(FORMATS))?;
         let sink_type = match format.format.as_str() {
             "plain" => SinkType::AppendOnly,
@@ -205,15 +208,19 @@ impl SinkOptions {
                 return Err(SqlError::unsupported(message).with_hint(FORMATS));
             }
         };
-        if format.encode != "json" {
-            let message = format!(
-                "ENCODE {} is not supported for a sink to Kafka",
-                format.encode.to_uppercase()
-            );
-            return Err(SqlError::unsupported(message).with_hint("Use ENCODE JSON."));
-        }
+        let is_avro = match format.encode.as_str() {
+            "json" => false,
+            "avro" => true,
+            other => {
+                let message = format!(
+                    "ENCODE {} is not supported for a sink to Kafka",
+                    other.to_uppercase()
+                );
+                return Err(SqlError::unsupported(message).with_hint("Use ENCODE JSON or ENCODE AVRO."));
+            }
+        };
         let mut given = Given::new("kafka", all);
-        KafkaTarget::new(&mut given)?;
+        let topic = KafkaTarget::new(&mut given, is_avro)?.place.topic;
         let types = [SinkType::AppendOnly, SinkType::Upsert, SinkType::Debezium];
         let named = given.one_of("type", &types.map(|named| (named.name(), named)))?;
         if let Some(named) = named
@@ -233,7 +240,9 @@ impl SinkOptions {
                 secrets: Secrets::default(),
                 id,
                 key: None,
+                avro: None,
             },
+            avro_of: is_avro.then_some(topic),
         };
         Self::common(given, target, Some(sink_type), REMOTE_ROLLOVER)
     }
@@ -387,10 +396,18 @@ impl SinkOptions {
                 bytes_max,
             }),
             Wanted::Webhook(sink) => Target::Webhook(sink),
-            Wanted::Kafka { sink, primary_key } => Target::Kafka(KafkaSink {
-                key: key(sink_type, primary_key.as_deref(), &columns, info)?,
-                ..sink
-            }),
+            Wanted::Kafka {
+                sink,
+                primary_key,
+                avro_of,
+            } => {
+                let key = key(sink_type, primary_key.as_deref(), &columns, info)?;
+                let schemas = |topic: String| {
+                    AvroSchemas::new(&topic, sink_type, &columns, key.as_deref(), &info.schema)
+                };
+                let avro = avro_of.map(schemas).transpose()?;
+                Target::Kafka(KafkaSink { key, avro, ..sink })
+            }
             Wanted::Postgres { sink, primary_key } => {
                 if primary_key.is_some() && !sink_type.has_deletions() {
                     return Err(refused(
