@@ -4,6 +4,7 @@
 //! and those of `kafka` and `postgres-cdc` are fetched from where others keep them.
 
 mod datagen;
+pub mod delta;
 pub mod encoding;
 pub mod files;
 pub mod kafka;

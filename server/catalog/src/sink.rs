@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use self::avro::AvroSchemas;
 pub use self::options::SinkOptions;
-use crate::connector::files::BucketPlace;
+use crate::connector::delta;
+use crate::connector::files::{BucketPlace, FilesPlace};
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::Given;
 use crate::connector::postgres::PostgresTarget;
@@ -98,6 +99,7 @@ pub enum Target {
     Postgres(PostgresSink),
     Bucket(BucketSink),
     Webhook(WebhookSink),
+    Delta(DeltaSink),
 }
 
 /// Files of the server's machine.
@@ -132,6 +134,31 @@ impl BucketSink {
     /// The options are of another version.
     pub fn bucket(&self) -> SqlResult<BucketPlace> {
         BucketPlace::new(&mut Given::new("s3", &self.s3).with_secrets(&self.secrets))
+    }
+}
+
+/// A table of Delta Lake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeltaSink {
+    /// The options, with the bucket of the path as one of its own.
+    pub delta: BTreeMap<String, String>,
+    #[serde(skip)]
+    pub secrets: Secrets,
+    /// What no other sink anywhere is called: under that the table has its steps.
+    pub id: String,
+    /// The schema of the rows, as Delta Lake writes one.
+    pub schema: String,
+    pub rows_max: u64,
+    pub bytes_max: u64,
+}
+
+impl DeltaSink {
+    /// Where it is.
+    ///
+    /// # Errors
+    /// The options are of another version.
+    pub fn place(&self) -> SqlResult<FilesPlace> {
+        delta::place(&mut Given::new("delta", &self.delta).with_secrets(&self.secrets))
     }
 }
 
@@ -219,13 +246,14 @@ impl Target {
             Target::Postgres(_) => "postgres",
             Target::Bucket(_) => "s3",
             Target::Webhook(_) => "webhook",
+            Target::Delta(_) => "delta",
         }
     }
 
     /// The columns of the key of what goes to another system, by position.
     pub fn key(&self) -> Option<&[usize]> {
         match self {
-            Target::Files(_) | Target::Bucket(_) | Target::Webhook(_) => None,
+            Target::Files(_) | Target::Bucket(_) | Target::Webhook(_) | Target::Delta(_) => None,
             Target::Kafka(kafka) => kafka.key.as_deref(),
             Target::Postgres(postgres) => postgres.key.as_deref(),
         }
@@ -234,9 +262,11 @@ impl Target {
     /// How often a row is there that came once.
     pub fn delivery(&self) -> Delivery {
         match self {
-            Target::Files(_) | Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) => {
-                Delivery::ExactlyOnce
-            }
+            Target::Files(_)
+            | Target::Kafka(_)
+            | Target::Postgres(_)
+            | Target::Bucket(_)
+            | Target::Delta(_) => Delivery::ExactlyOnce,
             Target::Webhook(_) => Delivery::AtLeastOnce,
         }
     }
@@ -247,6 +277,7 @@ impl Target {
             Target::Files(files) => Some(files.format),
             Target::Bucket(bucket) => Some(bucket.format),
             Target::Webhook(_) => Some(FileFormat::Json),
+            Target::Delta(_) => Some(FileFormat::Parquet),
             Target::Kafka(_) | Target::Postgres(_) => None,
         }
     }
@@ -265,8 +296,9 @@ impl Target {
                 .unwrap_or_default(),
             Target::Bucket(bucket) => bucket
                 .bucket()
-                .map(|place| format!("s3://{}/{}", place.bucket, place.prefix))
+                .map(|place| FilesPlace::Bucket(place).shown())
                 .unwrap_or_default(),
+            Target::Delta(delta) => delta.place().map(|place| place.shown()).unwrap_or_default(),
             Target::Webhook(webhook) => webhook.target().map(|target| target.shown()).unwrap_or_default(),
         }
     }
@@ -276,6 +308,7 @@ impl Target {
         match self {
             Target::Files(files) => files.format.name(),
             Target::Bucket(bucket) => bucket.format.name(),
+            Target::Delta(_) => FileFormat::Parquet.name(),
             Target::Kafka(KafkaSink { avro: Some(_), .. }) => "avro",
             Target::Kafka(_) | Target::Webhook(_) => FileFormat::Json.name(),
             Target::Postgres(_) => "rows",
@@ -336,6 +369,7 @@ impl SinkDef {
             Target::Postgres(postgres) => postgres.secrets = secrets,
             Target::Bucket(bucket) => bucket.secrets = secrets,
             Target::Webhook(webhook) => webhook.secrets = secrets,
+            Target::Delta(delta) => delta.secrets = secrets,
         }
         self
     }

@@ -11,7 +11,7 @@
 
 mod columns;
 mod lines;
-mod store;
+pub(crate) mod store;
 mod writer;
 
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -13,6 +13,7 @@ pub mod changes;
 pub mod connect;
 mod debezium;
 pub mod decode;
+mod delta;
 mod files;
 mod kafka;
 pub mod postgres;

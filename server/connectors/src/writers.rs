@@ -6,6 +6,7 @@ use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_catalog::sink::{SinkDef, Target};
 use uuid::Uuid;
 
+use crate::delta::DeltaWriter;
 use crate::files::BucketWriter;
 use crate::kafka::KafkaWriter;
 use crate::postgres::PostgresWriter;
@@ -41,6 +42,7 @@ pub async fn open(sink: &SinkDef, by: &By<'_>) -> Result<Box<dyn Writer>, Connec
         Target::Kafka(kafka) => Ok(Box::new(KafkaWriter::open(kafka, &by.holder).await?)),
         Target::Postgres(postgres) => Ok(Box::new(PostgresWriter::open(sink, postgres, &by.holder).await?)),
         Target::Bucket(bucket) => Ok(Box::new(BucketWriter::open(bucket).await?)),
+        Target::Delta(delta) => Ok(Box::new(DeltaWriter::open(delta).await?)),
         Target::Webhook(webhook) => Ok(Box::new(WebhookWriter::open(webhook, by.private_hosts).await?)),
         Target::Files(_) => Err(nothing_to_connect()),
     }
@@ -55,6 +57,7 @@ pub async fn check(sink: &SinkDef, by: &By<'_>) -> Result<(), ConnectorError> {
         Target::Kafka(kafka) => KafkaWriter::check(kafka, &by.holder).await,
         Target::Postgres(postgres) => PostgresWriter::check(sink, postgres).await,
         Target::Bucket(bucket) => BucketWriter::check(bucket).await,
+        Target::Delta(delta) => DeltaWriter::check(delta).await,
         Target::Webhook(webhook) => WebhookWriter::check(webhook, by.private_hosts).await,
         Target::Files(_) => Err(nothing_to_connect()),
     }

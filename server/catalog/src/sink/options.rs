@@ -1,5 +1,6 @@
 //! What CREATE SINK says.
 
+mod delta;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use millrace_storage::ObjectId;
 
 use super::avro::AvroSchemas;
 use super::{
-    BucketSink, Delivery, FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkType, Target,
-    WebhookSink,
+    BucketSink, Delivery, DeltaSink, FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkType,
+    Target, WebhookSink,
 };
 use crate::connector::files::BucketPlace;
 use crate::connector::kafka::KafkaTarget;
@@ -65,6 +66,7 @@ enum Wanted {
         primary_key: Option<String>,
     },
     Webhook(WebhookSink),
+    Delta(DeltaSink),
 }
 
 fn refused(message: String) -> SqlError {
@@ -111,6 +113,11 @@ impl FileOptions {
                     .with_hint("Add FORMAT PLAIN ENCODE JSON (or CSV, or PARQUET) at the end."));
             }
         };
+        Self::limits(given, format)
+    }
+
+    /// The same of files whose format is known.
+    fn limits(given: &mut Given<'_>, format: FileFormat) -> SqlResult<FileOptions> {
         let types = [
             ("append-only", SinkType::AppendOnly),
             ("changelog", SinkType::Changelog),
@@ -150,17 +157,18 @@ impl SinkOptions {
         match all.get("connector").map(|name| name.to_ascii_lowercase()) {
             None => Err(needs(
                 "connector",
-                "Use WITH (connector = 'file', path = '/directory'), or connector = 's3', 'kafka', 'postgres' or 'webhook'.",
+                "Use WITH (connector = 'file', path = '/directory'), or connector = 's3', 'kafka', 'postgres', 'delta' or 'webhook'.",
             )),
             Some(name) if name == "file" || name == "fs" => Self::files(&all, format),
             Some(name) if name == "s3" => Self::bucket(&all, format),
             Some(name) if name == "kafka" => Self::kafka(&all, format, id),
             Some(name) if name == "postgres" => Self::postgres(&all, format, id),
+            Some(name) if name == "delta" => Self::delta(&all, format, id),
             Some(name) if name == "webhook" => Self::webhook(&all, format, id),
             Some(name) => Err(SqlError::unsupported(format!(
                 "connector \"{name}\" is not supported for a sink"
             ))
-            .with_hint("The connectors for sinks are file, s3, kafka, postgres and webhook.")),
+            .with_hint("The connectors for sinks are file, s3, kafka, postgres, delta and webhook.")),
         }
     }
 
@@ -342,7 +350,7 @@ impl SinkOptions {
             (_, true) => SinkType::ForcedAppendOnly,
             (_, false) => {
                 let others = match self.target {
-                    Wanted::Files { .. } | Wanted::Bucket { .. } | Wanted::Webhook(_) => {
+                    Wanted::Files { .. } | Wanted::Bucket { .. } | Wanted::Webhook(_) | Wanted::Delta(_) => {
                         "type = 'changelog', which writes every change of each row"
                     }
                     Wanted::Kafka { .. } => "FORMAT UPSERT or FORMAT DEBEZIUM",
@@ -396,6 +404,7 @@ impl SinkOptions {
                 bytes_max,
             }),
             Wanted::Webhook(sink) => Target::Webhook(sink),
+            Wanted::Delta(sink) => Target::Delta(sink),
             Wanted::Kafka {
                 sink,
                 primary_key,
@@ -420,14 +429,19 @@ impl SinkOptions {
                 })
             }
         };
-        Ok(SinkDef {
+        let mut def = SinkDef {
             relation,
             view,
             columns,
             sink_type,
             rollover_ms: u64::try_from(self.rollover.as_millis()).unwrap_or(u64::MAX),
             target,
-        })
+        };
+        let schema = def.schema(&info.schema);
+        if let Target::Delta(sink) = &mut def.target {
+            sink.schema = crate::connector::delta::schema(&schema)?.to_string();
+        }
+        Ok(def)
     }
 }
 

@@ -112,9 +112,11 @@ impl Committed {
             bytes: self.bytes,
             waiting_rows: match target {
                 Target::Files(_) => 0,
-                Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) | Target::Webhook(_) => {
-                    self.rows.saturating_sub(self.outbox.delivered_rows)
-                }
+                Target::Kafka(_)
+                | Target::Postgres(_)
+                | Target::Bucket(_)
+                | Target::Webhook(_)
+                | Target::Delta(_) => self.rows.saturating_sub(self.outbox.delivered_rows),
             },
             committed_at_ms: (self.next > 0).then_some(self.at_ms),
             ..SinkStatus::default()
