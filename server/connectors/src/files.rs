@@ -284,6 +284,7 @@ impl FileReader {
                     position: at(first + rows.num_rows() as u64),
                     columns: Some(crate::source::Columns {
                         rows,
+                        others: file.others.clone(),
                         file: found.path.clone(),
                         first,
                         timestamp_ms,

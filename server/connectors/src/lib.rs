@@ -16,6 +16,7 @@ pub mod decode;
 mod delta;
 mod files;
 mod kafka;
+pub mod news;
 pub mod postgres;
 mod schema;
 pub mod source;

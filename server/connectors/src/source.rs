@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::FieldRef;
 use async_trait::async_trait;
 use bytes::Bytes;
 use millrace_postgres::error::{SqlError, SqlState};
@@ -108,6 +109,8 @@ pub struct Fetched {
 #[derive(Debug, Clone)]
 pub struct Columns {
     pub rows: RecordBatch,
+    /// What else the file has.
+    pub others: Vec<FieldRef>,
     pub file: String,
     /// The number of the first one in the file.
     pub first: u64,

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod avro_sinks;
+mod changes;
 mod kills;
 mod schemas;
 mod sink_kills;
@@ -54,6 +55,9 @@ fn main() -> ExitCode {
         })
         .test("schemas", async |broker, place| {
             schemas::schemas(broker, place).await
+        })
+        .test("changes", async |broker, place| {
+            changes::changes(broker, place).await
         })
         .test("tables", async |broker, place| {
             tables::tables(broker, place).await
