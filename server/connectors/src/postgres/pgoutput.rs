@@ -276,6 +276,23 @@ mod tests {
     }
 
     #[test]
+    fn types_have_their_values_here() {
+        for (of, modifier, expected) in [
+            (1700, (9 << 16 | 2) + 4, "numeric(9, 2)"),
+            (1700, u32::MAX, "numeric"),
+            (1700, (1000 << 16 | 2) + 4, "numeric"),
+            (1231, (9 << 16 | 2) + 4, "numeric(9, 2)[]"),
+            (1007, u32::MAX, "int4[]"),
+            (1184, u32::MAX, "timestamptz"),
+            (1043, 9, "text"),
+            (600, u32::MAX, "text"),
+            (99_999, u32::MAX, "text"),
+        ] {
+            assert_eq!(sql_type(of, modifier), expected);
+        }
+    }
+
+    #[test]
     fn messages_are_understood() {
         let found: Vec<Message> = messages()
             .into_iter()
@@ -285,7 +302,7 @@ mod tests {
         let column = |name: &str, is_key| ColumnInfo {
             name: name.to_owned(),
             is_key,
-            sql_type: if is_key { "int8" } else { "text" }.to_owned(),
+            sql_type: if is_key { "int4" } else { "text" }.to_owned(),
         };
         let expected = vec![
             Message::Table(TableInfo {
