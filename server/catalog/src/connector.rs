@@ -4,11 +4,13 @@
 //! and those of `kafka` and `postgres-cdc` are fetched from where others keep them.
 
 mod datagen;
+pub mod delta;
 pub mod encoding;
 pub mod files;
 pub mod kafka;
 pub mod options;
 pub mod postgres;
+pub mod private_hosts;
 pub mod registry;
 pub mod secret;
 pub mod webhook;

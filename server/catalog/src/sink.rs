@@ -1,6 +1,7 @@
 //! Sinks as they are declared: what CREATE SINK says, read and kept. Who writes them is a layer above (`millrace-database`, `sinks` and
 //! `sink_files`).
 
+pub mod avro;
 mod options;
 
 use std::collections::BTreeMap;
@@ -12,11 +13,14 @@ use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_storage::ObjectId;
 use serde::{Deserialize, Serialize};
 
+use self::avro::AvroSchemas;
 pub use self::options::SinkOptions;
-use crate::connector::files::BucketPlace;
+use crate::connector::delta;
+use crate::connector::files::{BucketPlace, FilesPlace};
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::Given;
 use crate::connector::postgres::PostgresTarget;
+use crate::connector::webhook::WebhookTarget;
 use crate::secret::Secrets;
 
 /// The column of a changelog that says what happened to the row.
@@ -51,6 +55,24 @@ pub enum SinkType {
     Debezium,
 }
 
+/// How often the target has a step, over crashes of either side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    ExactlyOnce,
+    /// Perhaps again, as the same and with the same number.
+    AtLeastOnce,
+}
+
+impl Delivery {
+    /// Its name, as option `delivery` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Delivery::ExactlyOnce => "exactly_once",
+            Delivery::AtLeastOnce => "at_least_once",
+        }
+    }
+}
+
 /// A sink: the lasting form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkDef {
@@ -76,6 +98,8 @@ pub enum Target {
     Kafka(KafkaSink),
     Postgres(PostgresSink),
     Bucket(BucketSink),
+    Webhook(WebhookSink),
+    Delta(DeltaSink),
 }
 
 /// Files of the server's machine.
@@ -113,6 +137,52 @@ impl BucketSink {
     }
 }
 
+/// A table of Delta Lake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeltaSink {
+    /// The options, with the bucket of the path as one of its own.
+    pub delta: BTreeMap<String, String>,
+    #[serde(skip)]
+    pub secrets: Secrets,
+    /// What no other sink anywhere is called: under that the table has its steps.
+    pub id: String,
+    /// The schema of the rows, as Delta Lake writes one.
+    pub schema: String,
+    pub rows_max: u64,
+    pub bytes_max: u64,
+}
+
+impl DeltaSink {
+    /// Where it is.
+    ///
+    /// # Errors
+    /// The options are of another version.
+    pub fn place(&self) -> SqlResult<FilesPlace> {
+        delta::place(&mut Given::new("delta", &self.delta).with_secrets(&self.secrets))
+    }
+}
+
+/// A service that takes rows over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookSink {
+    /// The options as they were given.
+    pub webhook: BTreeMap<String, String>,
+    #[serde(skip)]
+    pub secrets: Secrets,
+    /// What no other sink anywhere is called: by that, and the number of a step, a request is told from others.
+    pub id: String,
+}
+
+impl WebhookSink {
+    /// What the options say.
+    ///
+    /// # Errors
+    /// They are of another version.
+    pub fn target(&self) -> SqlResult<WebhookTarget> {
+        WebhookTarget::new(&mut Given::new("webhook", &self.webhook).with_secrets(&self.secrets))
+    }
+}
+
 /// A topic of Kafka.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KafkaSink {
@@ -125,6 +195,9 @@ pub struct KafkaSink {
     /// The columns that are the key, by position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Vec<usize>>,
+    /// The schemas of the records, if they are Avro.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub avro: Option<AvroSchemas>,
 }
 
 /// A table of PostgreSQL.
@@ -157,7 +230,10 @@ impl KafkaSink {
     /// # Errors
     /// They are of another version.
     pub fn target(&self) -> SqlResult<KafkaTarget> {
-        KafkaTarget::new(&mut Given::new("kafka", &self.kafka).with_secrets(&self.secrets))
+        KafkaTarget::new(
+            &mut Given::new("kafka", &self.kafka).with_secrets(&self.secrets),
+            self.avro.is_some(),
+        )
     }
 }
 
@@ -169,23 +245,39 @@ impl Target {
             Target::Kafka(_) => "kafka",
             Target::Postgres(_) => "postgres",
             Target::Bucket(_) => "s3",
+            Target::Webhook(_) => "webhook",
+            Target::Delta(_) => "delta",
         }
     }
 
     /// The columns of the key of what goes to another system, by position.
     pub fn key(&self) -> Option<&[usize]> {
         match self {
-            Target::Files(_) | Target::Bucket(_) => None,
+            Target::Files(_) | Target::Bucket(_) | Target::Webhook(_) | Target::Delta(_) => None,
             Target::Kafka(kafka) => kafka.key.as_deref(),
             Target::Postgres(postgres) => postgres.key.as_deref(),
         }
     }
 
-    /// The files that have its rows, if those are what it is.
+    /// How often a row is there that came once.
+    pub fn delivery(&self) -> Delivery {
+        match self {
+            Target::Files(_)
+            | Target::Kafka(_)
+            | Target::Postgres(_)
+            | Target::Bucket(_)
+            | Target::Delta(_) => Delivery::ExactlyOnce,
+            Target::Webhook(_) => Delivery::AtLeastOnce,
+        }
+    }
+
+    /// The files that have its rows, if those are what goes there.
     pub fn file_format(&self) -> Option<FileFormat> {
         match self {
             Target::Files(files) => Some(files.format),
             Target::Bucket(bucket) => Some(bucket.format),
+            Target::Webhook(_) => Some(FileFormat::Json),
+            Target::Delta(_) => Some(FileFormat::Parquet),
             Target::Kafka(_) | Target::Postgres(_) => None,
         }
     }
@@ -204,8 +296,10 @@ impl Target {
                 .unwrap_or_default(),
             Target::Bucket(bucket) => bucket
                 .bucket()
-                .map(|place| format!("s3://{}/{}", place.bucket, place.prefix))
+                .map(|place| FilesPlace::Bucket(place).shown())
                 .unwrap_or_default(),
+            Target::Delta(delta) => delta.place().map(|place| place.shown()).unwrap_or_default(),
+            Target::Webhook(webhook) => webhook.target().map(|target| target.shown()).unwrap_or_default(),
         }
     }
 
@@ -214,7 +308,9 @@ impl Target {
         match self {
             Target::Files(files) => files.format.name(),
             Target::Bucket(bucket) => bucket.format.name(),
-            Target::Kafka(_) => FileFormat::Json.name(),
+            Target::Delta(_) => FileFormat::Parquet.name(),
+            Target::Kafka(KafkaSink { avro: Some(_), .. }) => "avro",
+            Target::Kafka(_) | Target::Webhook(_) => FileFormat::Json.name(),
             Target::Postgres(_) => "rows",
         }
     }
@@ -272,6 +368,8 @@ impl SinkDef {
             Target::Kafka(kafka) => kafka.secrets = secrets,
             Target::Postgres(postgres) => postgres.secrets = secrets,
             Target::Bucket(bucket) => bucket.secrets = secrets,
+            Target::Webhook(webhook) => webhook.secrets = secrets,
+            Target::Delta(delta) => delta.secrets = secrets,
         }
         self
     }

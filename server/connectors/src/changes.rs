@@ -6,7 +6,7 @@
 //!  DEBEZIUM  {"before", "after", "op", ..}      the row after the change, and the key of the one before
 //! ```
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt32Array};
@@ -19,7 +19,8 @@ use serde_json::value::RawValue;
 
 use crate::about::{About, Members, broken, document, invalid};
 use crate::debezium;
-use crate::decode::{BadRecord, Given, RecordDecoder, key_rows};
+use crate::decode::{BadRecord, Given, RecordDecoder, key_rows, names_of_header};
+use crate::news::{New, News};
 use crate::schema::Schemas;
 use crate::source::{ConnectorError, Record};
 
@@ -104,6 +105,44 @@ impl ChangeDecoder {
     /// Whether keys are encoded as values are.
     fn has_key_of_schema(&self) -> bool {
         self.envelope == Envelope::Upsert(KeyFormat::AsValue) && !self.has_plain_key
+    }
+
+    /// The columns of values that are none of those that are known.
+    pub fn news(&self, records: &[Record], known: &BTreeSet<String>) -> Vec<New> {
+        let mut news = News::beside(known);
+        if let Some(schemas) = &self.schemas {
+            let mut seen = HashSet::new();
+            for (at, value) in values(records) {
+                if Schemas::number(value).is_some_and(|id| seen.insert(id))
+                    && let Some((_, columns)) = schemas.columns_of(value)
+                {
+                    for (name, sql_type) in columns {
+                        news.add(at, &name, Some(&sql_type));
+                    }
+                }
+            }
+            return news.into_new();
+        }
+        if let Some(delimiter) = self.rows.header_delimiter() {
+            let mut last: Option<&Bytes> = None;
+            for (at, record) in records.iter().enumerate() {
+                let header = record.headers.first().and_then(|(_, header)| header.as_ref());
+                if let Some(header) = header.filter(|header| last != Some(*header)) {
+                    for name in names_of_header(delimiter, header) {
+                        news.add(at, &name, Some("text"));
+                    }
+                    last = Some(header);
+                }
+            }
+            return news.into_new();
+        }
+        for (at, value) in values(records) {
+            match self.envelope {
+                Envelope::Plain | Envelope::Upsert(_) => news.add_members(at, value),
+                Envelope::Debezium => debezium::add_columns(at, value, &mut news),
+            }
+        }
+        news.into_new()
     }
 
     /// What records change, in the order of their places. `build` makes whole rows of what was given.
@@ -245,6 +284,11 @@ impl ChangeDecoder {
         row.extend(members);
         Ok(About::row(document(&row)?))
     }
+}
+
+/// The values of records that have one, with their places.
+fn values(records: &[Record]) -> impl Iterator<Item = (usize, &Bytes)> {
+    (records.iter().enumerate()).filter_map(|(at, record)| Some((at, record.value.as_ref()?)))
 }
 
 /// Records of which something was picked, and their places.

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::about::{About, Kept, Members, broken, document, invalid};
+use crate::news::News;
 use crate::written;
 
 /// What stands for a value that is kept elsewhere (TOAST) and was not changed.
@@ -73,6 +74,29 @@ enum Written {
 }
 
 impl FieldSchema {
+    /// The type of SQL that has the values.
+    fn sql_type(&self) -> Option<&'static str> {
+        match self.name.as_deref() {
+            Some("org.apache.kafka.connect.data.Decimal") => return Some("numeric"),
+            Some("org.apache.kafka.connect.data.Date") => return Some("date"),
+            Some("org.apache.kafka.connect.data.Time") => return Some("time"),
+            Some("org.apache.kafka.connect.data.Timestamp") => return Some("timestamp"),
+            Some(name) if sql_type(name).is_some() => return sql_type(name),
+            _ => {}
+        }
+        Some(match self.kind.as_ref()?.as_str()? {
+            "boolean" => "boolean",
+            "int8" | "int16" => "smallint",
+            "int32" => "integer",
+            "int64" => "bigint",
+            "float" | "float32" => "real",
+            "double" | "float64" => "double precision",
+            "bytes" => "bytea",
+            "string" => "text",
+            _ => "jsonb",
+        })
+    }
+
     fn written(&self) -> Written {
         let scale = || self.parameters.get("scale").and_then(|scale| scale.parse().ok());
         match self.name.as_deref() {
@@ -182,6 +206,41 @@ pub(crate) fn change(value: &[u8], values: &[FieldRef], key: &[FieldRef]) -> Sql
                 .with_hint("Those of rows are c, r, u and d."),
         ),
         None => Err(invalid("the value is not an event of Debezium: it has no \"op\"")),
+    }
+}
+
+/// Tells the columns that the row of an event has after the change. What is no event is told elsewhere.
+pub(crate) fn add_columns(at: usize, value: &[u8], news: &mut News<'_>) {
+    let Ok(whole) = serde_json::from_slice::<&RawValue>(value) else {
+        return;
+    };
+    let Ok(enveloped) = serde_json::from_str::<Enveloped<'_>>(whole.get()) else {
+        return;
+    };
+    let payload = match (&enveloped.schema, enveloped.payload) {
+        (_, Some(payload)) => payload,
+        (None, None) => whole,
+        (Some(_), None) => return,
+    };
+    #[derive(Deserialize)]
+    struct Row<'a> {
+        #[serde(borrow, default)]
+        after: Option<&'a RawValue>,
+    }
+    let Ok(Row { after: Some(after) }) = serde_json::from_str(payload.get()) else {
+        return;
+    };
+    let schema = enveloped
+        .schema
+        .and_then(|schema| serde_json::from_str::<FieldSchema>(schema.get()).ok());
+    let Some(schema) = schema else {
+        return news.add_members(at, after.get().as_bytes());
+    };
+    let row = (schema.fields.iter()).find(|field| field.field.as_deref() == Some("after"));
+    for column in row.into_iter().flat_map(|row| &row.fields) {
+        if let Some(name) = &column.field {
+            news.add(at, name, column.sql_type());
+        }
     }
 }
 

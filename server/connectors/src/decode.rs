@@ -113,6 +113,17 @@ impl RecordDecoder {
         })
     }
 
+    /// What parts the values of lines behind a line of names, if they are that.
+    pub(crate) fn header_delimiter(&self) -> Option<u8> {
+        match self.encoding {
+            Encoding::Csv {
+                delimiter,
+                has_header: true,
+            } => Some(delimiter),
+            _ => None,
+        }
+    }
+
     fn columns(&self, records: &[Record]) -> SqlResult<Given> {
         let mut given = match self.values.is_empty() {
             true => vec![],
@@ -248,16 +259,7 @@ fn in_order(
     {
         return Err(invalid("the file has no line of names".to_owned()));
     }
-    let name = |piece: &[u8]| {
-        let text = String::from_utf8_lossy(piece);
-        match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
-            Some(quoted) => quoted.replace("\"\"", "\""),
-            None => text.trim().to_owned(),
-        }
-    };
-    // What some programs write before UTF-8.
-    let first = first.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&first);
-    let names: Vec<String> = pieces(delimiter, first).into_iter().map(name).collect();
+    let names = names_of_header(delimiter, &first);
     let places = fields
         .iter()
         .map(|field| names.iter().position(|name| name == field.name()));
@@ -280,6 +282,20 @@ fn in_order(
         Ok(line)
     });
     ordered.collect()
+}
+
+/// The names in the first line of a file.
+pub(crate) fn names_of_header(delimiter: u8, line: &[u8]) -> Vec<String> {
+    let name = |piece: &[u8]| {
+        let text = String::from_utf8_lossy(piece);
+        match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+            Some(quoted) => quoted.replace("\"\"", "\""),
+            None => text.trim().to_owned(),
+        }
+    };
+    // What some programs write before UTF-8.
+    let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+    pieces(delimiter, line).into_iter().map(name).collect()
 }
 
 /// A line of CSV, cut at delimiters that are not within quotes.

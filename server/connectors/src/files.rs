@@ -11,7 +11,7 @@
 
 mod columns;
 mod lines;
-mod store;
+pub(crate) mod store;
 mod writer;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -284,6 +284,7 @@ impl FileReader {
                     position: at(first + rows.num_rows() as u64),
                     columns: Some(crate::source::Columns {
                         rows,
+                        others: file.others.clone(),
                         file: found.path.clone(),
                         first,
                         timestamp_ms,

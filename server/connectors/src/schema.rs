@@ -11,6 +11,7 @@
 mod avro;
 mod json;
 mod protobuf;
+mod records;
 mod registry;
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,6 +23,7 @@ use millrace_catalog::connector::registry::RegistryPlace;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use parking_lot::{Mutex, RwLock};
 
+pub(crate) use self::records::Records;
 use self::registry::{Language, Registered, Registry};
 use crate::about::invalid;
 use crate::source::ConnectorError;
@@ -156,6 +158,22 @@ impl Schemas {
             known.extend(new);
         }
         Ok(columns)
+    }
+
+    /// The columns of what has these schemas, each with its type in SQL; none of what cannot be read.
+    pub fn columns_of(&self, bytes: &Bytes) -> Option<(u32, Vec<(String, String)>)> {
+        let (id, _) = split(bytes).ok()?;
+        let layout = Arc::clone(self.known.read().get(&id)?.as_ref().ok()?);
+        let columns = match &*layout {
+            Layout::Avro(layout) => layout.columns(),
+            Layout::Protobuf(layout) => layout.columns(),
+        };
+        Some((id, columns.ok()?))
+    }
+
+    /// The number of the schema of a record; none: it has none.
+    pub fn number(bytes: &Bytes) -> Option<u32> {
+        split(bytes).ok().map(|(id, _)| id)
     }
 
     /// A value as JSON.

@@ -1,8 +1,10 @@
 //! What all readers have in common.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::FieldRef;
 use async_trait::async_trait;
 use bytes::Bytes;
 use millrace_postgres::error::{SqlError, SqlState};
@@ -107,6 +109,8 @@ pub struct Fetched {
 #[derive(Debug, Clone)]
 pub struct Columns {
     pub rows: RecordBatch,
+    /// What else the file has.
+    pub others: Vec<FieldRef>,
     pub file: String,
     /// The number of the first one in the file.
     pub first: u64,
@@ -135,6 +139,8 @@ pub struct ConnectorError {
     pub hint: Option<String>,
     /// Whether it makes no sense to try again: somebody must do something first.
     pub is_final: bool,
+    /// How long it wants to be left alone.
+    pub retry_after: Duration,
 }
 
 impl ConnectorError {
@@ -144,6 +150,7 @@ impl ConnectorError {
             message: message.into(),
             hint: None,
             is_final: false,
+            retry_after: Duration::ZERO,
         }
     }
 
@@ -153,6 +160,7 @@ impl ConnectorError {
             message: message.into(),
             hint: Some(hint.into()),
             is_final: true,
+            retry_after: Duration::ZERO,
         }
     }
 

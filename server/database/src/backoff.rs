@@ -26,13 +26,19 @@ impl Backoff {
 
     /// An attempt has failed: waits until the next is to begin.
     pub async fn wait(&mut self) {
+        self.wait_at_least(Duration::ZERO).await;
+    }
+
+    /// The same, but not before this is over.
+    pub async fn wait_at_least(&mut self, least: Duration) {
         // What went well for a while begins anew.
         if self.since.elapsed() > WAIT.1 {
             self.wait = WAIT.0;
         }
         // Not everybody at once.
         let jitter = rand::rng().random_range(0.5..1.0);
-        tokio::time::sleep(self.wait.mul_f64(jitter)).await;
+        let wait = self.wait.mul_f64(jitter);
+        tokio::time::sleep(wait.max(least.mul_f64(1.5 - 0.5 * jitter))).await;
         self.wait = (self.wait * 2).min(WAIT.1);
         self.since = Instant::now();
     }

@@ -42,6 +42,7 @@ use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use millrace_auth::seal::SealingKey;
 use millrace_catalog::connector::ConnectorDef;
+use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_catalog::flow::FlowDef;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{CatalogSnapshot, Definition, Object, Planned, QueryDef, Reader, Relation};
@@ -94,6 +95,8 @@ pub struct DatabaseOptions {
     pub has_password: bool,
     /// With what secrets are sealed.
     pub secrets_key: Option<SealingKey>,
+    /// Hosts at private addresses that webhooks may be sent to.
+    pub private_hosts: Arc<PrivateHosts>,
     /// Whether existing materialized views are loaded; otherwise they count as failed, so that one can be dropped.
     pub run_views: bool,
 }
@@ -115,6 +118,7 @@ impl DatabaseOptions {
             spill_by_chance: false,
             has_password: false,
             secrets_key: None,
+            private_hosts: Arc::default(),
             run_views: true,
         }
     }

@@ -68,7 +68,10 @@ async fn an_append_only_sink_writes_each_row_once() {
     assert_eq!(before.last().unwrap(), r#"{"a":30,"t":"a\"b"}"#);
     let shown = "SELECT name, relation, type, format, state, rows, error FROM mr_catalog.sinks";
     assert_eq!(f.ok(shown).await, ["k|mv|append-only|json|running|3|null"]);
-    assert_eq!(f.ok("SHOW SINKS").await, ["k|public|null|running|null"]);
+    assert_eq!(
+        f.ok("SHOW SINKS").await,
+        ["k|public|null|running|null|exactly_once"]
+    );
     let f = f.restart().await;
     f.ok("FLUSH").await;
     assert_eq!(lines(&out.path()), before);

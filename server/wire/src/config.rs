@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_auth::seal::SealingKey;
+use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_database::tuning::Tuning;
 
 use self::keys::KEYS;
@@ -43,6 +44,8 @@ pub struct Config {
     pub connections_per_address_max: Option<usize>,
     /// The names under which the server is reached over HTTP; none: any.
     pub http_hosts: Vec<String>,
+    /// Hosts at private addresses that webhooks may be sent to.
+    pub webhook_private_hosts: PrivateHosts,
     /// Rows of a relation that make one partition of a query.
     pub query_partition_rows: usize,
     /// Iterations of a recursion in a view within one epoch.
@@ -79,6 +82,7 @@ impl Default for Config {
             connections_max: 0,
             connections_per_address_max: None,
             http_hosts: vec![],
+            webhook_private_hosts: PrivateHosts::default(),
             query_partition_rows: 0,
             recursion_iterations_max: 0,
             recursion_rows_max: 0,

@@ -296,6 +296,7 @@ fn database_options(config: &Config) -> DatabaseOptions {
     options.recursion.rows = config.recursion_rows_max;
     options.has_password = config.password.is_some();
     options.secrets_key = (config.secrets_key.clone()).or_else(|| config.secrets_key_of_file.clone());
+    options.private_hosts = Arc::new(config.webhook_private_hosts.clone());
     options.run_views = config.views;
     options
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_cli::test::throw_away;
 use millrace_wire::Server;
 
@@ -37,6 +38,7 @@ fn serve(directory: &Path) {
         .block_on(async {
             let mut config = throw_away(directory);
             config.tuning.checkpoint_interval = Some(CHECKPOINT_INTERVAL);
+            config.webhook_private_hosts = PrivateHosts::parse("127.0.0.1").expect("it is an address");
             config.cores = Some(1);
             config.workers = std::env::var(WORKERS).ok().and_then(|text| text.parse().ok());
             let spills = std::env::var_os(SPILLS).is_some();

@@ -206,6 +206,11 @@ const CASES: &[Case] = &[
         "nyyn",
     ),
     case(
+        "CreateSink",
+        "CREATE SINK s.new FROM s.mv WITH (connector = 'webhook', url = 'http://127.0.0.1/')",
+        "nyyn",
+    ),
+    case(
         "CreateSubscription",
         "CREATE SUBSCRIPTION s.new FROM s.mv",
         "yyyy",

@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod bucket;
+mod changes;
+mod delta;
 mod kills;
 
 use std::io::Write as _;
@@ -34,6 +36,10 @@ fn main() -> ExitCode {
         .test("kills", async |_, place| kills::kills(place).await)
         .test("bucket", async |_, place| bucket::bucket(place).await)
         .test("sinks", async |_, place| bucket::sinks(place).await)
+        .test("changes", async |_, place| changes::changes(place).await)
+        .test("drift", async |_, place| changes::kills(place).await)
+        .test("delta", async |_, place| delta::tables(place).await)
+        .test("lake", async |_, place| delta::kills(place).await)
         .outcome()
 }
 

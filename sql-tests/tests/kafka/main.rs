@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod avro_sinks;
+mod changes;
 mod kills;
 mod schemas;
 mod sink_kills;
@@ -54,6 +56,9 @@ fn main() -> ExitCode {
         .test("schemas", async |broker, place| {
             schemas::schemas(broker, place).await
         })
+        .test("changes", async |broker, place| {
+            changes::changes(broker, place).await
+        })
         .test("tables", async |broker, place| {
             tables::tables(broker, place).await
         })
@@ -78,6 +83,9 @@ fn main() -> ExitCode {
         })
         .test("sink_copies", async |broker, place| {
             sinks::copies(broker, place).await
+        })
+        .test("sink_avro", async |broker, place| {
+            avro_sinks::sinks(broker, place).await
         })
         .test("sink_kills", async |broker, place| {
             sink_kills::kills(broker, place).await

@@ -39,13 +39,13 @@ fn framed(id: u32, content: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-fn avro(id: u32, schema: &str, value: Value) -> Result<Vec<u8>, Failure> {
+pub fn avro(id: u32, schema: &str, value: Value) -> Result<Vec<u8>, Failure> {
     let schema = Schema::parse_str(schema)?;
     let writer = GenericDatumWriter::builder(&schema).build()?;
     Ok(framed(id, writer.write_value_to_vec(value)?))
 }
 
-fn record(fields: Vec<(&str, Value)>) -> Value {
+pub fn record(fields: Vec<(&str, Value)>) -> Value {
     Value::Record(
         fields
             .into_iter()
@@ -54,7 +54,7 @@ fn record(fields: Vec<(&str, Value)>) -> Value {
     )
 }
 
-fn text(text: &str) -> Value {
+pub fn text(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 

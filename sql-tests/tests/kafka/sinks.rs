@@ -347,7 +347,7 @@ pub async fn refusals(broker: &Broker, place: &Path) -> Result<(), Failure> {
     for (from, options, expected) in [
         ("s", out(""), "needs a format"),
         ("s", out("") + " FORMAT AVRO ENCODE JSON", "FORMAT AVRO is not supported"),
-        ("s", out("") + " FORMAT PLAIN ENCODE AVRO", "ENCODE AVRO is not supported"),
+        ("s", out("") + " FORMAT PLAIN ENCODE AVRO", "schema.registry"),
         ("s", out(", topik = 'x'") + " FORMAT PLAIN ENCODE JSON", "Perhaps you meant \"topic\""),
         ("s", out(", path = '/tmp'") + " FORMAT PLAIN ENCODE JSON", "has no option \"path\""),
         ("s", out(", scan.startup.mode = 'latest'") + " FORMAT PLAIN ENCODE JSON", "has no option \"scan.startup.mode\""),

@@ -307,7 +307,7 @@ pub async fn tables(broker: &Broker, place: &Path) -> Result<(), Failure> {
             "x (a INT PRIMARY KEY)",
             "",
             "FORMAT UPSERT ENCODE CSV",
-            "ENCODE JSON",
+            "encodings that name the columns",
         ),
         (
             "x (a INT PRIMARY KEY)",

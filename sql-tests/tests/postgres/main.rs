@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod changes;
 mod kills;
 mod secrets;
 mod sink_kills;
@@ -38,6 +39,9 @@ fn main() -> ExitCode {
         .test("types", async |server, place| types(server, place).await)
         .test("refusals", async |server, place| refusals(server, place).await)
         .test("slots", async |server, place| slots(server, place).await)
+        .test("changes", async |server, place| {
+            changes::changes(server, place).await
+        })
         .test("kills", async |server, place| kills::kills(server, place).await)
         .test("sinks", async |server, place| sinks::sinks(server, place).await)
         .test("sink_types", async |server, place| {

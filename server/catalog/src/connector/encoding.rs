@@ -12,6 +12,33 @@ use crate::column::ColumnDef;
 pub struct RecordFormat {
     pub envelope: Envelope,
     pub encoding: Encoding,
+    pub schema_change: SchemaChange,
+}
+
+/// What becomes of columns that records have and their relation has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SchemaChange {
+    #[default]
+    Ignore,
+    /// The source fails.
+    Stop,
+    /// They are added.
+    Add,
+}
+
+impl SchemaChange {
+    /// What the option says.
+    ///
+    /// # Errors
+    /// It says something else.
+    pub(super) fn given(given: &mut Given<'_>) -> SqlResult<Option<SchemaChange>> {
+        let all = [
+            ("ignore", SchemaChange::Ignore),
+            ("stop", SchemaChange::Stop),
+            ("add", SchemaChange::Add),
+        ];
+        given.one_of("schema_change", &all)
+    }
 }
 
 /// What a record is about.
@@ -215,6 +242,15 @@ impl RecordFormat {
                 "options \"csv.delimiter\" and \"csv.header\" are for format 'csv'",
             ));
         }
+        let schema_change = SchemaChange::given(given)?;
+        if schema_change.is_some() && !encoding.has_names() {
+            return Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                "option \"schema_change\" is for formats that name their columns",
+            )
+            .with_detail("BYTES, and CSV without a header, have none that could be new."));
+        }
+        let schema_change = schema_change.unwrap_or_default();
         let envelopes = ENVELOPES.map(|name| (name, name));
         let key_formats = [
             (encoding.name(), KeyFormat::AsValue),
@@ -227,6 +263,7 @@ impl RecordFormat {
             return Ok(RecordFormat {
                 envelope: Envelope::Plain,
                 encoding,
+                schema_change,
             });
         }
         let key_format = given.one_of("key.format", &key_formats)?;
@@ -251,7 +288,11 @@ impl RecordFormat {
                 "FORMAT DEBEZIUM is supported with ENCODE JSON and AVRO",
             ));
         }
-        Ok(RecordFormat { envelope, encoding })
+        Ok(RecordFormat {
+            envelope,
+            encoding,
+            schema_change,
+        })
     }
 }
 

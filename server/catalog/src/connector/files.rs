@@ -30,6 +30,16 @@ pub enum FilesPlace {
     Bucket(BucketPlace),
 }
 
+impl FilesPlace {
+    /// As one writes it.
+    pub fn shown(&self) -> String {
+        match self {
+            FilesPlace::Directory(path) => path.display().to_string(),
+            FilesPlace::Bucket(place) => format!("s3://{}/{}", place.bucket, place.prefix),
+        }
+    }
+}
+
 /// A bucket of S3, or of what speaks like it, and how to get in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketPlace {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use super::options::{Given, invalid};
+use super::registry::RegistryPlace;
 use super::secret::Secret;
 
 /// Where a topic is, and how to get in.
@@ -28,6 +29,8 @@ pub struct KafkaTarget {
     /// The topic in which it stands how far each sink is.
     pub progress_topic: String,
     pub compression: Codec,
+    /// Where the schemas of the records are, if they are Avro.
+    pub registry: Option<RegistryPlace>,
 }
 
 /// How records are compressed.
@@ -129,7 +132,7 @@ impl KafkaPlace {
 }
 
 impl KafkaTarget {
-    pub(crate) fn new(given: &mut Given<'_>) -> SqlResult<KafkaTarget> {
+    pub(crate) fn new(given: &mut Given<'_>, is_avro: bool) -> SqlResult<KafkaTarget> {
         const PROGRESS: &str = "progress.topic";
         let place = KafkaPlace::new(given)?;
         let progress_topic = given.text(PROGRESS).unwrap_or(PROGRESS_TOPIC);
@@ -149,6 +152,7 @@ impl KafkaTarget {
             place,
             progress_topic: progress_topic.to_owned(),
             compression: compression.unwrap_or(Codec::None),
+            registry: RegistryPlace::given(given, is_avro)?,
         })
     }
 }

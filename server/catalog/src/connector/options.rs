@@ -54,6 +54,11 @@ impl<'a> Given<'a> {
         self.left.remove(name)
     }
 
+    /// Whether an option is there, and was not read yet.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.left.contains_key(name)
+    }
+
     /// A whole number.
     pub fn number(&mut self, name: &str, range: RangeInclusive<u64>) -> SqlResult<Option<u64>> {
         let Some(text) = self.text(name) else {

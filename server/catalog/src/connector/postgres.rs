@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
+use super::encoding::SchemaChange;
 use super::options::{Given, invalid};
 use super::secret::Secret;
 
@@ -63,6 +64,8 @@ pub struct PostgresDef {
     pub publishes: bool,
     /// Whether a row that does not fit stops the source.
     pub stops_on_error: bool,
+    /// What becomes of columns that a table has there and not here.
+    pub schema_change: SchemaChange,
 }
 
 /// A table of a server.
@@ -118,6 +121,7 @@ impl Postgres {
                 .one_of("publication.create.enable", &switch)?
                 .unwrap_or(true),
             stops_on_error: given.one_of("on_error", &on_error)?.unwrap_or(false),
+            schema_change: SchemaChange::given(given)?.unwrap_or_default(),
         })))
     }
 }

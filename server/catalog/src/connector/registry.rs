@@ -28,7 +28,7 @@ impl RegistryPlace {
     ///
     /// # Errors
     /// They name none and one is `needed`, or an option has a value that it cannot have.
-    pub(super) fn given(given: &mut Given<'_>, needed: bool) -> SqlResult<Option<RegistryPlace>> {
+    pub(crate) fn given(given: &mut Given<'_>, needed: bool) -> SqlResult<Option<RegistryPlace>> {
         let urls = given.text(URL);
         let user = given.text(USER);
         let password = Secret::given(given, PASSWORD)?;

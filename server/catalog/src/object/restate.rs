@@ -1,12 +1,46 @@
 //! The statement that would define an object as it is now.
 
 use millrace_parser::quote_identifier;
+use millrace_planner::RelationKind;
 
-use super::{Definition, Object, QueryDef, kind_name};
+use super::{Definition, Object, QueryDef, Relation, kind_name};
+use crate::column::ColumnDef;
 use crate::connector::ConnectorDef;
+use crate::event_time::EventTimeDef;
 use crate::names::DEFAULT_SCHEMA;
 
 impl Object {
+    /// The same, of a stream or table with other columns; the key, its name and what was made with it stay.
+    pub fn with_columns(
+        &self,
+        relation: &Relation,
+        columns: Vec<ColumnDef>,
+        event_time: Option<EventTimeDef>,
+    ) -> Object {
+        let kind = relation.info.kind;
+        let mut changed = Relation::new(
+            self.id,
+            &self.name,
+            kind,
+            columns,
+            relation.key(),
+            kind == RelationKind::Stream,
+        );
+        changed.key_name.clone_from(&relation.key_name);
+        let changed = changed
+            .with_checks(relation.checks.clone())
+            .with_foreign_keys(relation.foreign_keys.clone())
+            .with_event_time(event_time)
+            .with_connector(relation.connector.clone())
+            .with_errors(relation.errors)
+            .with_files(relation.files)
+            .with_keeping(relation.keeping);
+        let mut new = self.clone();
+        new.definition = Definition::Relation(Box::new(changed));
+        new.restate();
+        new
+    }
+
     /// Rewrites the statement, after what it defines was altered.
     pub fn restate(&mut self) {
         let name = match self.schema.as_str() {

@@ -1,5 +1,8 @@
 //! What CREATE SINK says.
 
+mod delta;
+mod webhook;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +14,11 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::units;
 use millrace_storage::ObjectId;
 
-use super::{BucketSink, FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkType, Target};
+use super::avro::AvroSchemas;
+use super::{
+    BucketSink, Delivery, DeltaSink, FileFormat, FileTarget, KafkaSink, OP, PostgresSink, SinkDef, SinkType,
+    Target, WebhookSink,
+};
 use crate::connector::files::BucketPlace;
 use crate::connector::kafka::KafkaTarget;
 use crate::connector::options::{Given, invalid};
@@ -51,11 +58,15 @@ enum Wanted {
     Kafka {
         sink: KafkaSink,
         primary_key: Option<String>,
+        /// The topic, if its records are Avro.
+        avro_of: Option<String>,
     },
     Postgres {
         sink: PostgresSink,
         primary_key: Option<String>,
     },
+    Webhook(WebhookSink),
+    Delta(DeltaSink),
 }
 
 fn refused(message: String) -> SqlError {
@@ -102,6 +113,11 @@ impl FileOptions {
                     .with_hint("Add FORMAT PLAIN ENCODE JSON (or CSV, or PARQUET) at the end."));
             }
         };
+        Self::limits(given, format)
+    }
+
+    /// The same of files whose format is known.
+    fn limits(given: &mut Given<'_>, format: FileFormat) -> SqlResult<FileOptions> {
         let types = [
             ("append-only", SinkType::AppendOnly),
             ("changelog", SinkType::Changelog),
@@ -141,16 +157,18 @@ impl SinkOptions {
         match all.get("connector").map(|name| name.to_ascii_lowercase()) {
             None => Err(needs(
                 "connector",
-                "Use WITH (connector = 'file', path = '/directory'), or connector = 's3', 'kafka' or 'postgres'.",
+                "Use WITH (connector = 'file', path = '/directory'), or connector = 's3', 'kafka', 'postgres', 'delta' or 'webhook'.",
             )),
             Some(name) if name == "file" || name == "fs" => Self::files(&all, format),
             Some(name) if name == "s3" => Self::bucket(&all, format),
             Some(name) if name == "kafka" => Self::kafka(&all, format, id),
             Some(name) if name == "postgres" => Self::postgres(&all, format, id),
+            Some(name) if name == "delta" => Self::delta(&all, format, id),
+            Some(name) if name == "webhook" => Self::webhook(&all, format, id),
             Some(name) => Err(SqlError::unsupported(format!(
                 "connector \"{name}\" is not supported for a sink"
             ))
-            .with_hint("The connectors for sinks are file, s3, kafka and postgres.")),
+            .with_hint("The connectors for sinks are file, s3, kafka, postgres, delta and webhook.")),
         }
     }
 
@@ -187,7 +205,7 @@ impl SinkOptions {
         format: Option<&FormatEncode>,
         id: String,
     ) -> SqlResult<SinkOptions> {
-        const FORMATS: &str = "Add FORMAT PLAIN ENCODE JSON (or UPSERT, or DEBEZIUM) at the end.";
+        const FORMATS: &str = "Add FORMAT PLAIN ENCODE JSON (or UPSERT, or DEBEZIUM; or AVRO) at the end.";
         let format = format.ok_or_else(|| refused("a sink needs a format".to_owned()).with_hint(FORMATS))?;
         let sink_type = match format.format.as_str() {
             "plain" => SinkType::AppendOnly,
@@ -198,15 +216,19 @@ impl SinkOptions {
                 return Err(SqlError::unsupported(message).with_hint(FORMATS));
             }
         };
-        if format.encode != "json" {
-            let message = format!(
-                "ENCODE {} is not supported for a sink to Kafka",
-                format.encode.to_uppercase()
-            );
-            return Err(SqlError::unsupported(message).with_hint("Use ENCODE JSON."));
-        }
+        let is_avro = match format.encode.as_str() {
+            "json" => false,
+            "avro" => true,
+            other => {
+                let message = format!(
+                    "ENCODE {} is not supported for a sink to Kafka",
+                    other.to_uppercase()
+                );
+                return Err(SqlError::unsupported(message).with_hint("Use ENCODE JSON or ENCODE AVRO."));
+            }
+        };
         let mut given = Given::new("kafka", all);
-        KafkaTarget::new(&mut given)?;
+        let topic = KafkaTarget::new(&mut given, is_avro)?.place.topic;
         let types = [SinkType::AppendOnly, SinkType::Upsert, SinkType::Debezium];
         let named = given.one_of("type", &types.map(|named| (named.name(), named)))?;
         if let Some(named) = named
@@ -226,7 +248,9 @@ impl SinkOptions {
                 secrets: Secrets::default(),
                 id,
                 key: None,
+                avro: None,
             },
+            avro_of: is_avro.then_some(topic),
         };
         Self::common(given, target, Some(sink_type), REMOTE_ROLLOVER)
     }
@@ -266,8 +290,18 @@ impl SinkOptions {
         rollover: Duration,
     ) -> SqlResult<SinkOptions> {
         let is_forced = given.one_of("force_append_only", &[("true", true), ("false", false)])?;
-        // Rows are written once whichever is asked for.
-        given.one_of("delivery", &[("exactly_once", ()), ("at_least_once", ())])?;
+        // Where rows are written once they are whichever is asked for.
+        let deliveries = [Delivery::ExactlyOnce, Delivery::AtLeastOnce];
+        let delivery = given.one_of(
+            "delivery",
+            &deliveries.map(|delivery| (delivery.name(), delivery)),
+        )?;
+        if delivery == Some(Delivery::ExactlyOnce) && matches!(target, Wanted::Webhook(_)) {
+            return Err(SqlError::unsupported(
+                "a webhook cannot be delivered to exactly once: after a crash a request may be sent again",
+            )
+            .with_hint("Leave the option out. What is sent again has the same Idempotency-Key."));
+        }
         let rollover = match given.text("rollover_seconds") {
             None => rollover,
             Some(text) => {
@@ -316,7 +350,7 @@ impl SinkOptions {
             (_, true) => SinkType::ForcedAppendOnly,
             (_, false) => {
                 let others = match self.target {
-                    Wanted::Files { .. } | Wanted::Bucket { .. } => {
+                    Wanted::Files { .. } | Wanted::Bucket { .. } | Wanted::Webhook(_) | Wanted::Delta(_) => {
                         "type = 'changelog', which writes every change of each row"
                     }
                     Wanted::Kafka { .. } => "FORMAT UPSERT or FORMAT DEBEZIUM",
@@ -369,10 +403,20 @@ impl SinkOptions {
                 rows_max,
                 bytes_max,
             }),
-            Wanted::Kafka { sink, primary_key } => Target::Kafka(KafkaSink {
-                key: key(sink_type, primary_key.as_deref(), &columns, info)?,
-                ..sink
-            }),
+            Wanted::Webhook(sink) => Target::Webhook(sink),
+            Wanted::Delta(sink) => Target::Delta(sink),
+            Wanted::Kafka {
+                sink,
+                primary_key,
+                avro_of,
+            } => {
+                let key = key(sink_type, primary_key.as_deref(), &columns, info)?;
+                let schemas = |topic: String| {
+                    AvroSchemas::new(&topic, sink_type, &columns, key.as_deref(), &info.schema)
+                };
+                let avro = avro_of.map(schemas).transpose()?;
+                Target::Kafka(KafkaSink { key, avro, ..sink })
+            }
             Wanted::Postgres { sink, primary_key } => {
                 if primary_key.is_some() && !sink_type.has_deletions() {
                     return Err(refused(
@@ -385,14 +429,19 @@ impl SinkOptions {
                 })
             }
         };
-        Ok(SinkDef {
+        let mut def = SinkDef {
             relation,
             view,
             columns,
             sink_type,
             rollover_ms: u64::try_from(self.rollover.as_millis()).unwrap_or(u64::MAX),
             target,
-        })
+        };
+        let schema = def.schema(&info.schema);
+        if let Target::Delta(sink) = &mut def.target {
+            sink.schema = crate::connector::delta::schema(&schema)?.to_string();
+        }
+        Ok(def)
     }
 }
 

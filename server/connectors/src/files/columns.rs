@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::FieldRef;
 use bytes::Bytes;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream};
@@ -53,6 +54,8 @@ impl AsyncFileReader for Content {
 /// A file that is being read.
 pub(super) struct ColumnFile {
     stream: ParquetRecordBatchStream<Content>,
+    /// The columns that were not asked for.
+    pub others: Vec<FieldRef>,
     at: u64,
 }
 
@@ -75,6 +78,9 @@ impl ColumnFile {
             .filter(|(_, field)| names.contains(field.name()))
             .map(|(number, _)| number)
             .collect();
+        let fields = builder.schema().fields().iter();
+        let others = fields.filter(|field| !names.contains(field.name()));
+        let others = others.cloned().collect();
         let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
         let stream = builder
             .with_projection(mask)
@@ -83,6 +89,7 @@ impl ColumnFile {
             .build();
         Ok(ColumnFile {
             stream: stream.map_err(|error| failed(place, &path, error))?,
+            others,
             at: from,
         })
     }

@@ -1,5 +1,7 @@
 //! A directory or a bucket, by the library that speaks to both.
 
+use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -14,7 +16,7 @@ use crate::source::ConnectorError;
 
 /// Why a file is not read.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// It is gone, or not the one that was listed any more; what the store says.
     Changed(String),
     /// It is not what its format says, and why.
@@ -41,6 +43,8 @@ pub(crate) struct Place {
     /// What stands before a name when it is shown.
     shown: String,
     what: String,
+    /// Of a directory, where it is.
+    root: Option<PathBuf>,
 }
 
 impl Place {
@@ -71,6 +75,7 @@ impl Place {
                     prefix: None,
                     shown: format!("{}/", path.display().to_string().trim_end_matches('/')),
                     what,
+                    root: Some(path.clone()),
                 })
             }
             FilesPlace::Bucket(bucket) => Place::of_bucket(bucket).await,
@@ -110,12 +115,40 @@ impl Place {
             prefix: (!place.prefix.is_empty()).then(|| Path::from(place.prefix.as_str())),
             shown: format!("s3://{}/", place.bucket),
             what,
+            root: None,
         })
     }
 
     /// All files.
     pub fn list(&self) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
         self.store.list(self.prefix.as_ref()).boxed()
+    }
+
+    /// The path of a name below the prefix; of none, the prefix itself.
+    pub fn at(&self, name: &str) -> Path {
+        let name = Path::from(name);
+        let prefix = self.prefix.iter().flat_map(Path::parts);
+        prefix.chain(name.parts()).collect()
+    }
+
+    /// Makes sure that what was written is on the device: a bucket has done so.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub async fn persist(&self, location: &Path) -> Result<(), ConnectorError> {
+        let Some(path) = self.root.as_ref().map(|root| root.join(location.as_ref())) else {
+            return Ok(());
+        };
+        let failed =
+            |error: &dyn std::fmt::Display| ConnectorError::passing(format!("{}: {error}", self.what));
+        let sync = move || {
+            File::open(&path)?.sync_all()?;
+            path.parent()
+                .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        };
+        let synced = tokio::task::spawn_blocking(sync).await;
+        let synced: std::io::Result<()> = synced.map_err(|error| failed(&error))?;
+        synced.map_err(|error| failed(&error))
     }
 
     /// A path as one sees it.

@@ -9,6 +9,7 @@
 //!    where another sink's open transaction keeps readers from the end of the topic for a while.
 //! 3. Whoever is refused reads who has the id. If it is another, it ends. It may be itself, when the broker gave up a transaction that took too long.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,11 +19,15 @@ use krafka::error::ErrorCode;
 use krafka::producer::TransactionalProducer;
 use krafka::{CloseOptions, Compression, Kafka, KrafkaError, Record};
 use millrace_catalog::connector::kafka::{Codec, KafkaTarget};
+use millrace_catalog::connector::registry::RegistryPlace;
 use millrace_catalog::sink::KafkaSink;
+use millrace_catalog::sink::avro::AvroSchemas;
+use millrace_postgres::error::SqlResult;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::connect::{REQUEST_TIMEOUT, connect, explain, failed, no_topic};
+use crate::schema::Records;
 use crate::source::ConnectorError;
 use crate::target::{Message, Reached, Said, Writer};
 
@@ -67,6 +72,8 @@ pub struct KafkaWriter {
     /// The id of the topic, which another of the same name does not have.
     topic: String,
     reached: Option<Reached>,
+    /// Makes the records, if they are Avro; else they are what they were.
+    records: Option<Arc<Records>>,
 }
 
 impl KafkaWriter {
@@ -75,7 +82,12 @@ impl KafkaWriter {
     /// # Errors
     /// No broker answers or it refuses, the topic is not there or another one.
     pub async fn open(sink: &KafkaSink, holder: &str) -> Result<Self, ConnectorError> {
+        let records = match registry(sink)? {
+            Some((place, schemas, topic)) => Some(Records::register(&topic, &place, schemas).await?),
+            None => None,
+        };
         let mut writer = Self::take(sink, holder).await?;
+        writer.records = records.map(Arc::new);
         let found = writer.read(true).await;
         let checked = found.and_then(|found| writer.check_topic(found));
         match checked {
@@ -93,15 +105,16 @@ impl KafkaWriter {
     /// # Errors
     /// It could not.
     pub async fn check(sink: &KafkaSink, holder: &str) -> Result<(), ConnectorError> {
+        if let Some((place, schemas, topic)) = registry(sink)? {
+            Records::check(&topic, &place, schemas).await?;
+        }
         let writer = Self::take(sink, holder).await?;
         writer.close().await;
         Ok(())
     }
 
     async fn take(sink: &KafkaSink, holder: &str) -> Result<Self, ConnectorError> {
-        let def = sink
-            .target()
-            .map_err(|error| ConnectorError::lasting(error.message, "Create the sink again."))?;
+        let def = target(sink)?;
         let kafka = connect(&def.place).await?;
         let topic = topic_id(&kafka, &def).await?;
         create_progress_topic(&kafka, &def).await?;
@@ -124,6 +137,7 @@ impl KafkaWriter {
             kafka,
             topic,
             reached: None,
+            records: None,
         };
         let claim = writer.progress_record(writer.holder_key(), writer.holder.clone().into_bytes());
         if let Err(error) = writer.commit([claim]).await {
@@ -249,6 +263,10 @@ impl Writer for KafkaWriter {
         };
         let progress =
             serde_json::to_vec(&progress).map_err(|error| ConnectorError::passing(error.to_string()))?;
+        let messages = match &self.records {
+            None => messages,
+            Some(records) => encoded(records, messages).await?,
+        };
         let topic = &self.def.place.topic;
         let records = messages.into_iter().map(|message| {
             let record = match message.value {
@@ -277,6 +295,36 @@ impl Writer for KafkaWriter {
             tracing::debug!(%error, topic = self.def.place.topic, "a writer of a topic was not closed cleanly");
         }
     }
+}
+
+fn target(sink: &KafkaSink) -> Result<KafkaTarget, ConnectorError> {
+    sink.target()
+        .map_err(|error| ConnectorError::lasting(error.message, "Create the sink again."))
+}
+
+/// The registry of a sink that writes Avro, its schemas and the topic.
+fn registry(sink: &KafkaSink) -> Result<Option<(RegistryPlace, &AvroSchemas, String)>, ConnectorError> {
+    let Some(schemas) = &sink.avro else {
+        return Ok(None);
+    };
+    let target = target(sink)?;
+    Ok(target.registry.map(|place| (place, schemas, target.place.topic)))
+}
+
+/// Messages as records of Avro.
+async fn encoded(records: &Arc<Records>, messages: Vec<Message>) -> Result<Vec<Message>, ConnectorError> {
+    let records = Arc::clone(records);
+    let encode = move || messages.iter().map(|message| records.message(message)).collect();
+    let encoded: SqlResult<Vec<Message>> = tokio::task::spawn_blocking(encode)
+        .await
+        .map_err(|error| ConnectorError::passing(error.to_string()))?;
+    encoded.map_err(|error| {
+        let hint = "Change the column in a query: CREATE SINK .. AS SELECT ..";
+        ConnectorError::lasting(
+            format!("a row cannot be written as Avro: {}", error.message),
+            hint,
+        )
+    })
 }
 
 fn codec(codec: Codec) -> Compression {

@@ -1,6 +1,7 @@
 //! The messages of PostgreSQL's `pgoutput`, version 1, with texts as values (the protocol's chapter "Logical Replication Message Formats").
 
 use bytes::{Buf, Bytes};
+use tokio_postgres::types::Type;
 
 /// A table as changes name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,33 @@ pub struct ColumnInfo {
     pub name: String,
     /// Whether it is in what identifies a row.
     pub is_key: bool,
+    /// A type of SQL that has its values.
+    pub sql_type: String,
+}
+
+/// A type of SQL that has the values of a type of the server, by its number and modifier. What is not known here is a text.
+fn sql_type(of: u32, modifier: u32) -> String {
+    let known = Type::from_oid(of);
+    let name = known.as_ref().map_or("text", Type::name);
+    let (item, array) = match name.strip_prefix('_') {
+        Some(item) => (item, "[]"),
+        None => (name, ""),
+    };
+    let plain = match item {
+        "numeric" => {
+            // Four is added to it, so that there is none that is 0.
+            let digits = (modifier as i32).checked_sub(4).filter(|digits| *digits >= 0);
+            let digits = digits.map(|digits| (digits >> 16, digits & 0x7ff));
+            match digits.filter(|(precision, scale)| (1..=38).contains(precision) && scale <= precision) {
+                Some((precision, scale)) => format!("numeric({precision}, {scale})"),
+                None => "numeric".to_owned(),
+            }
+        }
+        "bool" | "int2" | "int4" | "int8" | "float4" | "float8" | "bytea" | "date" | "time" | "timestamp"
+        | "timestamptz" | "interval" | "uuid" | "json" | "jsonb" => item.to_owned(),
+        _ => "text".to_owned(),
+    };
+    plain + array
 }
 
 /// A value.
@@ -160,8 +188,12 @@ pub(super) fn decode(data: &Bytes) -> Result<Message, String> {
             for _ in 0..reader.short()? {
                 let is_key = reader.byte()? & 1 != 0;
                 let name = reader.text()?;
-                let (_type, _modifier) = (reader.int()?, reader.int()?);
-                columns.push(ColumnInfo { name, is_key });
+                let (of, modifier) = (reader.int()?, reader.int()?);
+                columns.push(ColumnInfo {
+                    name,
+                    is_key,
+                    sql_type: sql_type(of, modifier),
+                });
             }
             Message::Table(TableInfo {
                 id,
@@ -244,6 +276,23 @@ mod tests {
     }
 
     #[test]
+    fn types_have_their_values_here() {
+        for (of, modifier, expected) in [
+            (1700, (9 << 16 | 2) + 4, "numeric(9, 2)"),
+            (1700, u32::MAX, "numeric"),
+            (1700, (1000 << 16 | 2) + 4, "numeric"),
+            (1231, (9 << 16 | 2) + 4, "numeric(9, 2)[]"),
+            (1007, u32::MAX, "int4[]"),
+            (1184, u32::MAX, "timestamptz"),
+            (1043, 9, "text"),
+            (600, u32::MAX, "text"),
+            (99_999, u32::MAX, "text"),
+        ] {
+            assert_eq!(sql_type(of, modifier), expected);
+        }
+    }
+
+    #[test]
     fn messages_are_understood() {
         let found: Vec<Message> = messages()
             .into_iter()
@@ -253,6 +302,7 @@ mod tests {
         let column = |name: &str, is_key| ColumnInfo {
             name: name.to_owned(),
             is_key,
+            sql_type: if is_key { "int4" } else { "text" }.to_owned(),
         };
         let expected = vec![
             Message::Table(TableInfo {

@@ -12,6 +12,7 @@
 //! The layout of bytes is Avro's specification 1.12, "Binary encoding"; schemas are parsed by the library of Apache Avro.
 
 mod connect;
+pub(super) mod encode;
 
 use std::collections::HashMap;
 

@@ -6,6 +6,7 @@ use millrace_catalog::connector::registry::RegistryPlace;
 use reqwest::{Certificate, Client, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::source::ConnectorError;
 
@@ -183,28 +184,81 @@ impl Registry {
         })
     }
 
-    /// The answer of whichever server answers; none: it says that it has no such thing.
+    /// Registers a schema of Avro as the newest of a subject, unless it is that already, and tells its number.
+    ///
+    /// # Errors
+    /// The registry does not answer, or refuses: readers of the schema before could not read what is written.
+    pub async fn register(&self, subject: &str, schema: &str) -> Result<u32, ConnectorError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            id: u32,
+        }
+        let path = format!("/subjects/{}/versions", escaped(subject));
+        let body = json!({ "schema": schema });
+        let answer: Option<Answer> = self.ask(&path, Some(&body)).await?;
+        let answer =
+            answer.ok_or_else(|| self.failed(&format!("it does not take schemas of subject {subject}")))?;
+        Ok(answer.id)
+    }
+
+    /// Looks whether [`Self::register`] would be refused.
+    ///
+    /// # Errors
+    /// It would be, or the registry does not answer.
+    pub async fn check(&self, subject: &str, schema: &str) -> Result<(), ConnectorError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            is_compatible: bool,
+            #[serde(default)]
+            messages: Vec<String>,
+        }
+        let path = format!(
+            "/compatibility/subjects/{}/versions/latest?verbose=true",
+            escaped(subject)
+        );
+        let body = json!({ "schema": schema });
+        let answer: Option<Answer> = self.ask(&path, Some(&body)).await?;
+        match answer {
+            Some(answer) if !answer.is_compatible => Err(incompatible(subject, &answer.messages.join("; "))),
+            _ => Ok(()),
+        }
+    }
+
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, ConnectorError> {
+        self.ask(path, None).await
+    }
+
+    /// The answer of whichever server answers, to a GET or, with a body, a POST; none: it says that it has no such thing.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Option<T>, ConnectorError> {
         let mut last = None;
         for url in &self.place.urls {
-            match self.get_from(url, path).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => last = Some(error),
+            match self.ask_at(url, path, body).await {
+                Err(error) if !error.is_final => last = Some(error),
+                answer => return answer,
             }
         }
         Err(last.unwrap_or_else(|| self.failed("it has no address")))
     }
 
-    async fn get_from<T: DeserializeOwned>(
+    async fn ask_at<T: DeserializeOwned>(
         &self,
         url: &str,
         path: &str,
+        body: Option<&Value>,
     ) -> Result<Option<T>, ConnectorError> {
+        const FORM: &str = "application/vnd.schemaregistry.v1+json";
         let failed = |why: String| ConnectorError::passing(format!("the schema registry at {url}: {why}"));
-        let mut request = self.client.get(format!("{url}{path}")).header(
-            "Accept",
-            "application/vnd.schemaregistry.v1+json, application/json",
-        );
+        let request = match body {
+            None => self.client.get(format!("{url}{path}")),
+            Some(body) => (self.client.post(format!("{url}{path}")))
+                .header("Content-Type", FORM)
+                .body(body.to_string()),
+        };
+        let mut request = request.header("Accept", format!("{FORM}, application/json"));
         if let Some((user, _)) = &self.place.user {
             request = request.basic_auth(user, self.password.as_ref());
         }
@@ -230,6 +284,11 @@ impl Registry {
                 error.hint = Some("See schema.registry.username and the password.".to_owned());
                 Err(error)
             }
+            StatusCode::CONFLICT => {
+                let said = serde_json::from_slice::<Refusal>(&body).map(|refusal| refusal.message);
+                let subject = path.split('/').nth(2).unwrap_or_default();
+                Err(incompatible(subject, &said.unwrap_or_default()))
+            }
             _ => {
                 let said = serde_json::from_slice::<Refusal>(&body).map(|refusal| refusal.message);
                 Err(failed(
@@ -245,6 +304,19 @@ impl Registry {
             self.place.urls.join(", ")
         ))
     }
+}
+
+fn incompatible(subject: &str, said: &str) -> ConnectorError {
+    let said = match said {
+        "" => String::new(),
+        said => format!(": {said}"),
+    };
+    ConnectorError::lasting(
+        format!(
+            "the schema registry does not take the schema for subject {subject}, which others could not read{said}"
+        ),
+        "Give the columns the types that they had there, use another topic, or change the subject's compatibility in the registry.",
+    )
 }
 
 /// What is at the bottom of an error; what is above it names an address that was said already.

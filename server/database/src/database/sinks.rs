@@ -112,9 +112,11 @@ impl Committed {
             bytes: self.bytes,
             waiting_rows: match target {
                 Target::Files(_) => 0,
-                Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) => {
-                    self.rows.saturating_sub(self.outbox.delivered_rows)
-                }
+                Target::Kafka(_)
+                | Target::Postgres(_)
+                | Target::Bucket(_)
+                | Target::Webhook(_)
+                | Target::Delta(_) => self.rows.saturating_sub(self.outbox.delivered_rows),
             },
             committed_at_ms: (self.next > 0).then_some(self.at_ms),
             ..SinkStatus::default()
@@ -285,8 +287,8 @@ impl Database {
     /// # Errors
     /// It cannot be reached, refuses, or is not there.
     pub async fn probe_sink(&self, sink: &SinkDef) -> SqlResult<()> {
-        let holder = Uuid::new_v4().to_string();
-        let checked = tokio::time::timeout(PROBE, writers::check(sink, &holder)).await;
+        let by = writers::By::new(&self.options.private_hosts);
+        let checked = tokio::time::timeout(PROBE, writers::check(sink, &by)).await;
         let checked = checked.unwrap_or_else(|_| {
             Err(ConnectorError::passing(format!(
                 "the target did not answer within {} seconds",

@@ -11,6 +11,7 @@
 
 mod following;
 mod generating;
+mod news;
 mod place;
 mod reading;
 mod records;
@@ -135,6 +136,8 @@ pub struct SourceInfo {
 pub struct Sources {
     tasks: Mutex<BTreeMap<ObjectId, Task>>,
     found: Mutex<HashMap<ObjectId, Place>>,
+    /// Held while one is stopped to be started again.
+    restarting: tokio::sync::Mutex<()>,
 }
 
 /// One source. It is asked to stop, so that what is being written is counted.
@@ -315,7 +318,7 @@ impl Database {
         };
         let scope = self.scope_of(object);
         let (stop, stopped) = watch::channel(false);
-        let is_paused = self.store().catalog().fact(&facts(object.id)[1])?.is_some();
+        let is_paused = self.is_paused(object.id)?;
         let (tell, progress) = watch::channel(Progress::default());
         let at = |place: Place| tell.send_modify(|progress| progress.place = place);
         let mut made = None;
@@ -438,6 +441,10 @@ impl Database {
         self.restart_source(object, async || Ok(())).await
     }
 
+    fn is_paused(&self, source: ObjectId) -> Result<bool, StorageError> {
+        Ok(self.store().catalog().fact(&facts(source)[1])?.is_some())
+    }
+
     /// Does something while nothing is fed into a relation.
     ///
     /// # Errors
@@ -447,6 +454,8 @@ impl Database {
         object: &Object,
         during: impl AsyncFnOnce() -> SqlResult<T>,
     ) -> SqlResult<T> {
+        // One after the other, or there would be two tasks.
+        let _turn = self.sources.restarting.lock().await;
         let feeder = self.feeder(object);
         if let Some(feeder) = feeder {
             self.sources.halt(feeder).await;
@@ -487,37 +496,6 @@ impl Database {
                     "What is fed has connector 'kafka', 'postgres-cdc', 'datagen', 'nexmark' or 'ysb'.",
                 )
             }),
-        }
-    }
-
-    /// Waits until a table that follows a server has its rows.
-    ///
-    /// # Errors
-    /// Why it does not get them.
-    pub async fn table_is_copied(&self, source: ObjectId, table: ObjectId) -> SqlResult<()> {
-        let progress = self
-            .sources
-            .tasks
-            .lock()
-            .get(&source)
-            .map(|task| task.progress.clone());
-        let Some(mut progress) = progress else {
-            return Ok(());
-        };
-        let ended = progress
-            .wait_for(|progress| {
-                progress.place.tables.contains_key(&table.0) || progress.state == State::Failed
-            })
-            .await;
-        match ended {
-            Ok(progress) if progress.state == State::Failed => Err(SqlError::new(
-                SqlState::ObjectNotInPrerequisiteState,
-                progress
-                    .error
-                    .clone()
-                    .unwrap_or_else(|| "the source has failed".to_owned()),
-            )),
-            _ => Ok(()),
         }
     }
 

@@ -54,6 +54,20 @@ pub(crate) fn steps(target: &Target, data: &Path, sink: ObjectId) -> (Directory,
             };
             (Directory::at(of(data, sink), "step", form(target)), limits)
         }
+        Target::Delta(delta) => {
+            let limits = Limits {
+                rows: delta.rows_max,
+                bytes: delta.bytes_max,
+            };
+            (Directory::at(of(data, sink), "step", form(target)), limits)
+        }
+        Target::Webhook(webhook) => {
+            let limits = webhook.target().map_or(STEP_LIMITS, |target| Limits {
+                rows: target.rows_max,
+                bytes: target.bytes_max,
+            });
+            (Directory::at(of(data, sink), "step", form(target)), limits)
+        }
         Target::Kafka(_) | Target::Postgres(_) => {
             (Directory::at(of(data, sink), "step", form(target)), STEP_LIMITS)
         }
@@ -79,9 +93,11 @@ pub(crate) fn of(data: &Path, sink: ObjectId) -> PathBuf {
 pub(crate) fn create(target: &Target, data: &Path, sink: ObjectId) -> io::Result<()> {
     match target {
         Target::Files(_) => Ok(()),
-        Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) => {
-            private::create_directory_all(&of(data, sink))
-        }
+        Target::Kafka(_)
+        | Target::Postgres(_)
+        | Target::Bucket(_)
+        | Target::Webhook(_)
+        | Target::Delta(_) => private::create_directory_all(&of(data, sink)),
     }
 }
 

@@ -14,10 +14,9 @@ mod watermark;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{self, Ident};
-use millrace_catalog::event_time::EventTimeDef;
 use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{ColumnDef, Definition, Object, Relation, kind_name};
+use millrace_catalog::{Definition, Object, Relation, kind_name};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_parser::ast::{AlterOperation, AlterRelation, ObjectKind as Kind, Options};
 use millrace_planner::{RelationId, RelationKind};
@@ -415,36 +414,6 @@ fn columns_of(object: &Object) -> SqlResult<&Relation> {
                 .with_hint("Use CREATE OR REPLACE with other columns."),
         ),
     }
-}
-
-/// The object with other columns; the key and its name stay.
-fn with_columns(
-    object: &Object,
-    relation: &Relation,
-    columns: Vec<ColumnDef>,
-    event_time: Option<EventTimeDef>,
-) -> Object {
-    let kind = relation.info.kind;
-    let mut changed = Relation::new(
-        object.id,
-        &object.name,
-        kind,
-        columns,
-        relation.key(),
-        kind == RelationKind::Stream,
-    );
-    changed.key_name.clone_from(&relation.key_name);
-    let changed = changed
-        .with_checks(relation.checks.clone())
-        .with_foreign_keys(relation.foreign_keys.clone())
-        .with_event_time(event_time)
-        .with_connector(relation.connector.clone())
-        .with_errors(relation.errors)
-        .with_keeping(relation.keeping);
-    let mut new = object.clone();
-    new.definition = Definition::Relation(Box::new(changed));
-    new.restate();
-    new
 }
 
 /// Whether something else gives the columns their values by their names.

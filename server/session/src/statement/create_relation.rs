@@ -130,7 +130,7 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
         .flatten()
     {
         // Who cannot check requests is told now.
-        webhook.secret.read()?;
+        webhook.signature.secret.read()?;
     }
     if connector.as_ref().is_some_and(ConnectorDef::is_generator)
         && event_time

@@ -170,7 +170,11 @@ fn check_directory(scope: &Scope, def: &SinkDef) -> SqlResult<()> {
         Target::Files(other) => {
             other.path == files.path && other.prefix == files.prefix && other.format == files.format
         }
-        Target::Kafka(_) | Target::Postgres(_) | Target::Bucket(_) => false,
+        Target::Kafka(_)
+        | Target::Postgres(_)
+        | Target::Bucket(_)
+        | Target::Webhook(_)
+        | Target::Delta(_) => false,
     };
     let other = scope.catalog.objects().find(|object| match &object.definition {
         Definition::Sink(other) => is_same(other),

@@ -81,7 +81,7 @@ pub fn columns(target: &ShowTarget) -> SchemaRef {
             "lag_records",
             "error",
         ]),
-        ShowTarget::Sinks => schema(&["name", "schema", "comment", "state", "error"]),
+        ShowTarget::Sinks => schema(&["name", "schema", "comment", "state", "error", "delivery"]),
         ShowTarget::Tables
         | ShowTarget::Views
         | ShowTarget::MaterializedViews
@@ -386,9 +386,17 @@ fn sinks(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResult
             object.comment.clone(),
             status.map(|status| status.state().to_owned()),
             status.and_then(|status| status.error.clone()),
+            delivery(object),
         ]
     });
     Ok(rows.collect())
+}
+
+fn delivery(object: &Object) -> Option<String> {
+    match &object.definition {
+        Definition::Sink(def) => some(def.target.delivery().name()),
+        _ => None,
+    }
 }
 
 fn relations(scope: &Scope, schema: Option<&ObjectName>, kind: ObjectKind) -> SqlResult<Rows> {

@@ -50,6 +50,10 @@ pub(super) fn columns(database: &Database) -> Columns {
             texts(sinks.iter().map(|(_, _, def, _)| def.sink_type.name().to_owned())),
         ),
         (
+            "delivery",
+            texts((sinks.iter()).map(|(_, _, def, _)| def.target.delivery().name().to_owned())),
+        ),
+        (
             "format",
             texts(sinks.iter().map(|(_, _, def, _)| def.target.format().to_owned())),
         ),

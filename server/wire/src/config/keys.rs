@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use millrace_auth::seal::SealingKey;
+use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_postgres::units;
 
 use super::Config;
@@ -267,6 +268,16 @@ pub const KEYS: &[Key] = &[
         set: |config, text| {
             let names = text.split(',').map(|name| name.trim().to_ascii_lowercase());
             config.http_hosts = names.filter(|name| !name.is_empty()).collect();
+            Ok(())
+        },
+    },
+    Key {
+        name: "webhook_private_hosts",
+        default: "",
+        help: "Hosts at private addresses (loopback, local networks) that sinks may send webhooks to: names, addresses \
+               and networks with commas between, such as hooks.internal, 10.1.0.0/16; *: all of them.",
+        set: |config, text| {
+            config.webhook_private_hosts = PrivateHosts::parse(text)?;
             Ok(())
         },
     },

@@ -9,7 +9,7 @@ use axum::extract::{Path, State as Extracted};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use millrace_catalog::connector::webhook::{Check, Webhook};
+use millrace_catalog::connector::webhook::{Check, Signature};
 use millrace_database::ingest_keys::KEY_BYTES_MAX;
 use millrace_postgres::error::{SqlError, SqlState};
 use millrace_session::copy_in::IngestFormat;
@@ -37,7 +37,7 @@ pub async fn post(
         return refused();
     };
     let secret = {
-        let secret = webhook.secret.clone();
+        let secret = webhook.signature.secret.clone();
         session.compute(move || secret.read()).await
     };
     let secret = match secret {
@@ -47,7 +47,7 @@ pub async fn post(
             return refused();
         }
     };
-    if !is_signed(&webhook, &secret, &headers, &body) {
+    if !is_signed(&webhook.signature, &secret, &headers, &body) {
         tracing::debug!(
             stream,
             "a request to a webhook was refused: its signature is missing or wrong"
@@ -90,12 +90,14 @@ fn refused() -> Response {
 }
 
 /// Whether the sender knows the secret.
-fn is_signed(webhook: &Webhook, secret: &[u8], headers: &HeaderMap, body: &[u8]) -> bool {
-    let given = headers.get(&webhook.header).and_then(|value| value.to_str().ok());
-    let Some(given) = given.and_then(|given| given.strip_prefix(webhook.prefix.as_str())) else {
+fn is_signed(signature: &Signature, secret: &[u8], headers: &HeaderMap, body: &[u8]) -> bool {
+    let given = headers
+        .get(&signature.header)
+        .and_then(|value| value.to_str().ok());
+    let Some(given) = given.and_then(|given| given.strip_prefix(signature.prefix.as_str())) else {
         return false;
     };
-    let tag = match webhook.check {
+    let tag = match signature.check {
         Check::Token => return same(given.as_bytes(), secret),
         Check::HmacHex => decode_hex(given),
         Check::HmacBase64 => decode_base64(given),
@@ -134,15 +136,19 @@ mod tests {
     use super::*;
 
     fn signed(check: Check, prefix: &str, value: &str, body: &str) -> bool {
-        let webhook = Webhook {
+        let signature = Signature {
             secret: Secret::Env("S".to_owned()),
             check,
             header: "x-s".to_owned(),
             prefix: prefix.to_owned(),
-            id_header: None,
         };
         let headers = HeaderMap::from_iter([(HeaderName::from_static("x-s"), value.parse().unwrap())]);
-        is_signed(&webhook, b"It's a Secret to Everybody", &headers, body.as_bytes())
+        is_signed(
+            &signature,
+            b"It's a Secret to Everybody",
+            &headers,
+            body.as_bytes(),
+        )
     }
 
     #[test]

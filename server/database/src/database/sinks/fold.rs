@@ -38,10 +38,24 @@ impl Writing {
         let (known, next) = (self.committed.outbox, self.committed.next);
         let steps = self.directory.clone();
         if is_stream {
-            // The last one stays: the target may have to be compared with it.
-            return self
-                .on_disk(move || steps.remove(|number| number + 1 >= next))
-                .await;
+            // A target that does not say how far it is gets again what is not written down: of a step of several files all of them.
+            let (db, fact, mut committed) = (self.db()?, fact(self.id), self.committed);
+            committed.outbox.delivered = next;
+            let is_known = known.delivered + 1 >= next;
+            let remove = move || {
+                if !is_known {
+                    let value = serde_json::to_vec(&committed)
+                        .map_err(|error| SqlError::internal(error.to_string()))?;
+                    db.store().catalog().put_fact(&fact, &value)?;
+                }
+                // The last one stays: the target may have to be compared with it.
+                steps.remove(|number| number + 1 >= next)
+            };
+            self.on_disk(remove).await?;
+            if !is_known {
+                self.committed = committed;
+            }
+            return Ok(());
         }
         let since = self.committed.bytes - known.summed_bytes;
         if since <= known.sum_bytes.max(STEPS_BYTES_MIN) && next - known.first <= STEPS_MAX {

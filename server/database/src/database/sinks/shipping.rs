@@ -12,6 +12,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_catalog::sink::SinkDef;
 use millrace_connectors::source::ConnectorError;
 use millrace_connectors::target::{Message, Reached, Said, Writer};
@@ -22,7 +23,6 @@ use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use uuid::Uuid;
 
 use super::Committed;
 use super::writing::Writing;
@@ -58,6 +58,7 @@ impl Shipping {
             def: Arc::clone(&sink.def),
             place: outbox::of(&sink.data, sink.id),
             directory: sink.directory.clone(),
+            private_hosts: Arc::clone(&sink.private_hosts),
             committed,
             state: tell,
         };
@@ -110,6 +111,7 @@ struct Shipper {
     /// The directory of the outbox, and its steps.
     place: PathBuf,
     directory: Directory,
+    private_hosts: Arc<PrivateHosts>,
     committed: watch::Receiver<Committed>,
     state: watch::Sender<State>,
 }
@@ -118,24 +120,29 @@ impl Shipper {
     async fn run(mut self) {
         let mut backoff = Backoff::new();
         loop {
+            let before = self.state.borrow().next;
             let error = match self.deliver().await {
                 Ok(()) => return,
                 Err(error) => error,
             };
-            let is_final = error.is_final;
+            if self.state.borrow().next != before {
+                // It does take some.
+                backoff = Backoff::new();
+            }
+            let (is_final, wait) = (error.is_final, error.retry_after);
             let place = self.place.display();
             tracing::warn!(outbox = %place, error = error.message, is_final, "steps of a sink could not be delivered");
             self.state.send_modify(|state| state.error = Some(error));
             if is_final {
                 return;
             }
-            backoff.wait().await;
+            backoff.wait_at_least(wait).await;
         }
     }
 
     /// Delivers until there is nobody who takes steps.
     async fn deliver(&mut self) -> Result<(), ConnectorError> {
-        let mut writer = writers::open(&self.def, &Uuid::new_v4().to_string()).await?;
+        let mut writer = writers::open(&self.def, &writers::By::new(&self.private_hosts)).await?;
         let delivered = self.deliver_to(writer.as_mut()).await;
         writer.close().await;
         delivered

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::array::{RecordBatch, UInt32Array};
+use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_catalog::sink::{SinkDef, Target};
 use millrace_engine::{Changes, Checkpointed, Follower, Runtime};
 use millrace_planner::RelationId;
@@ -64,6 +65,7 @@ pub(super) struct Writing {
     pub(super) def: Arc<SinkDef>,
     pub(super) data: PathBuf,
     pub(super) directory: Directory,
+    pub(super) private_hosts: Arc<PrivateHosts>,
     limits: Limits,
     pub(super) bases: Bases,
     /// What it reads as of the checkpoint that this was restored from, until it is compared with the files.
@@ -96,6 +98,7 @@ impl Writing {
             name,
             def: Arc::clone(def),
             data: data.clone(),
+            private_hosts: Arc::clone(&db.options.private_hosts),
             directory,
             limits,
             bases: Bases::of(data, id),

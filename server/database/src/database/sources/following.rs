@@ -1,24 +1,34 @@
 //! A table that follows one of a PostgreSQL server: from the values of changes to what the table gets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::FieldRef;
+use millrace_catalog::connector::encoding::SchemaChange;
 use millrace_catalog::connector::postgres::{PostgresDef, UpstreamTable};
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::changes::{Changes, Placed};
 use millrace_connectors::decode::{BadRecord, Given, halves, key_rows};
-use millrace_connectors::postgres::{Cell, Message, Server, TableInfo};
+use millrace_connectors::news::New;
+use millrace_connectors::postgres::{Cell, ColumnInfo, Message, Server, TableInfo};
 use millrace_connectors::source::ConnectorError;
 use millrace_planner::RelationId;
-use millrace_postgres::error::SqlResult;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse;
 use millrace_storage::ObjectId;
 
+use super::news::{Wanted, Watch};
+use super::place::Place;
 use super::tables::Target;
+use super::task::End;
+use super::{State, Task};
 use crate::database::Database;
 use crate::database::rows::RowBuilder;
+
+/// How soon it is looked again for a source that is being started again.
+const RESTART: Duration = Duration::from_millis(10);
 
 /// The table.
 pub(super) struct Following {
@@ -26,9 +36,13 @@ pub(super) struct Following {
     pub relation: RelationId,
     pub upstream: UpstreamTable,
     pub target: Target,
+    /// What to do about columns that are only there; none: nothing.
+    pub watch: Option<Watch>,
     builder: RowBuilder,
     /// The columns that come from there.
     fields: Vec<FieldRef>,
+    /// Those that were added later.
+    added: BTreeSet<String>,
     key: Vec<FieldRef>,
 }
 
@@ -64,6 +78,7 @@ impl Following {
         object: &Object,
         relation: &Relation,
         upstream: UpstreamTable,
+        schema_change: SchemaChange,
     ) -> SqlResult<Following> {
         let given: Vec<usize> = (relation.columns.iter().enumerate())
             .filter(|(_, column)| column.generated.is_none() && !column.proctime)
@@ -75,7 +90,12 @@ impl Following {
             relation: relation.info.id,
             upstream,
             target: Target::new(relation),
+            watch: Watch::new(schema_change, relation),
             builder: RowBuilder::new(db, &db.scope_of(object), relation, &given)?,
+            added: (given.iter())
+                .filter(|position| relation.columns[**position].added.is_some())
+                .map(|position| field(position).name().clone())
+                .collect(),
             fields: given.iter().map(field).collect(),
             key: relation.key().iter().map(field).collect(),
         })
@@ -85,8 +105,8 @@ impl Following {
         self.fields.iter().map(|field| field.name().clone()).collect()
     }
 
-    /// Refuses what cannot be followed.
-    pub async fn check(&self, def: &PostgresDef, server: &Server) -> Result<(), ConnectorError> {
+    /// Refuses what cannot be followed. Tells the columns that are only there, each with its type.
+    pub async fn check(&self, def: &PostgresDef, server: &Server) -> Result<Vec<New>, ConnectorError> {
         let UpstreamTable { schema, name, .. } = &self.upstream;
         let upstream = server.table(def, schema, name).await?;
         if let Some(field) = self
@@ -111,19 +131,62 @@ impl Following {
                 ),
             ));
         }
-        Ok(())
+        let others = upstream.columns.iter();
+        Ok(others
+            .filter(|(name, _)| !self.is_here(name))
+            .map(|(name, sql_type)| New {
+                name: name.clone(),
+                sql_type: Some(sql_type.clone()),
+                at: 0,
+            })
+            .collect())
     }
 
-    /// A column that is only here cannot be filled; one that is only there can be taken over.
-    pub fn tell_of_columns(&self, source: &str, info: &TableInfo) -> Result<(), ConnectorError> {
-        let is_there = |field: &&FieldRef| info.columns.iter().any(|column| column.name == *field.name());
-        if let Some(field) = self.fields.iter().find(|field| !is_there(field)) {
-            return Err(no_column(field.name(), &info.schema, &info.name));
+    fn is_here(&self, name: &str) -> bool {
+        self.fields.iter().any(|field| field.name() == name)
+    }
+
+    /// What is to be done about columns that are only there.
+    ///
+    /// # Errors
+    /// The source is to stop; they cannot be added.
+    pub fn consider(&self, new: Vec<New>) -> Result<Option<Wanted>, ConnectorError> {
+        let Some(watch) = &self.watch else { return Ok(None) };
+        let UpstreamTable { schema, name, .. } = &self.upstream;
+        watch.consider(self.id, new, |_| format!("{schema}.{name}"))
+    }
+
+    /// The columns that a change has and this has not.
+    pub fn new_columns(&self, info: &TableInfo) -> Vec<New> {
+        let others = info.columns.iter().filter(|column| !self.is_here(&column.name));
+        let new = |column: &ColumnInfo| New {
+            name: column.name.clone(),
+            sql_type: Some(column.sql_type.clone()),
+            at: 0,
+        };
+        others.map(new).collect()
+    }
+
+    /// A column that is only here cannot be filled; one that is only there can be taken over. A change may be older than a column that was
+    /// added: then it is NULL, until a change has had it. `told_of` remembers these.
+    pub fn tell_of_columns(
+        &self,
+        source: &str,
+        info: &TableInfo,
+        told_of: &mut BTreeSet<String>,
+    ) -> Result<(), ConnectorError> {
+        for field in &self.fields {
+            let name = field.name();
+            let key = format!("{}.{name}", self.id.0);
+            if info.columns.iter().any(|column| column.name == *name) {
+                told_of.insert(key);
+            } else if !self.added.contains(name) || told_of.contains(&key) {
+                return Err(no_column(name, &info.schema, &info.name));
+            }
         }
-        let is_here = |name: &str| self.fields.iter().any(|field| field.name() == name);
         let more: Vec<&str> = (info.columns.iter())
             .map(|column| column.name.as_str())
-            .filter(|name| !is_here(name))
+            .filter(|name| !self.is_here(name))
             .collect();
         if !more.is_empty() {
             tracing::info!(
@@ -242,7 +305,11 @@ impl Gathered {
         at: usize,
     ) -> Result<(), ConnectorError> {
         for (column, field) in self.columns.iter_mut().zip(&table.fields) {
-            let value = cell(info, row, field)?;
+            let value = match cell(info, row, field) {
+                // It is older than the column.
+                Err(_) if table.added.contains(field.name()) => &Cell::Null,
+                value => value?,
+            };
             if *value == Cell::Unchanged {
                 self.kept.entry(at).or_default().push(field.name().clone());
                 column.push(Some(stand_in(field).to_owned()));
@@ -281,6 +348,71 @@ impl Made {
         match row(&self.gathered.puts) {
             Some(row) => values(&self.gathered.columns, row),
             None => values(&self.gathered.keys, row(&self.gathered.deletes)?),
+        }
+    }
+}
+
+/// Tables by the names that they have there.
+pub(super) type ByName = BTreeMap<(String, String), Vec<Arc<Following>>>;
+
+/// Why a transaction cannot be taken yet: it has columns of which something is to be done first.
+pub(super) fn news(
+    open: &[(Message, Vec<Arc<TableInfo>>)],
+    tables: &ByName,
+    (at, place): (i64, &Place),
+) -> Option<End> {
+    let mut last: Option<&Arc<TableInfo>> = None;
+    for info in open.iter().flat_map(|(_, of)| of) {
+        if last.replace(info).is_some_and(|last| Arc::ptr_eq(last, info)) {
+            continue;
+        }
+        let name = (info.schema.clone(), info.name.clone());
+        for table in tables.get(&name).into_iter().flatten() {
+            if table.watch.is_none() || place.tables.get(&table.id.0).is_none_or(|since| at < *since) {
+                continue;
+            }
+            match table.consider(table.new_columns(info)) {
+                Ok(None) => {}
+                Ok(Some(wanted)) => return Some(End::Wants(wanted)),
+                Err(error) => return Some(End::Failed(error)),
+            }
+        }
+    }
+    None
+}
+
+impl Database {
+    /// Waits until a table that follows a server has its rows.
+    ///
+    /// # Errors
+    /// Why it does not get them.
+    pub async fn table_is_copied(&self, source: ObjectId, table: ObjectId) -> SqlResult<()> {
+        loop {
+            let task = |tasks: &BTreeMap<ObjectId, Task>| Some(tasks.get(&source)?.progress.clone());
+            let Some(mut progress) = task(&self.sources.tasks.lock()) else {
+                return Ok(());
+            };
+            let ended = progress
+                .wait_for(|progress| {
+                    progress.place.tables.contains_key(&table.0) || progress.state == State::Failed
+                })
+                .await;
+            let ended = ended.map(|progress| match progress.state {
+                State::Failed => Some(progress.error.clone()),
+                _ => None,
+            });
+            match ended {
+                Ok(None) => return Ok(()),
+                Ok(Some(error)) => {
+                    return Err(SqlError::new(
+                        SqlState::ObjectNotInPrerequisiteState,
+                        error.unwrap_or_else(|| "the source has failed".to_owned()),
+                    ));
+                }
+                Err(_) if self.is_paused(source)? => return Ok(()),
+                // It is started again, for a column that is to be added first, say.
+                Err(_) => tokio::time::sleep(RESTART).await,
+            }
         }
     }
 }

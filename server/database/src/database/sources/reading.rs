@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arrow::array::ArrayRef;
@@ -11,6 +11,7 @@ use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::changes::Changes;
 use millrace_connectors::connect;
+use millrace_connectors::news::New;
 use millrace_connectors::source::{
     Columns, ConnectorError, Fetched, FileRead, FilesRead, Lag, Reader, Record,
 };
@@ -34,6 +35,7 @@ const LAG_EVERY: Duration = Duration::from_millis(500);
 
 /// A source at work.
 pub(super) struct Reading {
+    db: Weak<Database>,
     runtime: Runtime,
     id: ObjectId,
     name: String,
@@ -58,6 +60,8 @@ struct Timed {
 /// What was made of records.
 struct Made {
     records: Vec<Record>,
+    /// Columns that are not there.
+    new: Vec<New>,
     changes: Changes,
     /// The watermarks that the rows let one assume, by split.
     assumed: BTreeMap<i32, i64>,
@@ -65,7 +69,7 @@ struct Made {
 
 impl Reading {
     pub fn new(
-        db: &Database,
+        db: &Arc<Database>,
         object: &Object,
         relation: &Relation,
         connector: &ConnectorDef,
@@ -80,6 +84,7 @@ impl Reading {
             _ => None,
         };
         Ok(Reading {
+            db: Arc::downgrade(db),
             runtime: db.runtime().clone(),
             id: object.id,
             name: object.described(),
@@ -96,7 +101,7 @@ impl Reading {
 
     /// Reads until it is told to stop, or somebody must do something.
     pub async fn run(self, stopped: Stopped) {
-        let mut retry = Retry::new(&self.name, &self.progress);
+        let mut retry = Retry::new(&self.db, self.id, &self.name, &self.progress);
         loop {
             let Err(end) = self.read_on(&stopped).await;
             if !retry.after(end, &stopped).await {
@@ -201,12 +206,19 @@ impl Reading {
             .max();
         let Made {
             records,
+            new,
             mut changes,
             assumed,
         } = tokio::select! {
             made = self.make(records, columns) => made?,
             () = told(stopped) => return Err(End::Stopped),
         };
+        if let Some(watch) = self.rows.watch() {
+            let place = |at: usize| self.errors.place(&records[at]);
+            if let Some(wanted) = watch.consider(self.id, new, place)? {
+                return Err(End::Wants(wanted));
+            }
+        }
         let mut bad = std::mem::take(&mut changes.bad);
         let batches = changes.puts.iter().chain(&changes.deletes);
         let mut count: u64 = batches.map(|(_, batch)| batch.num_rows() as u64).sum();
@@ -287,6 +299,7 @@ impl Reading {
         let event_time = self.timed.as_ref().map(|timed| Arc::clone(&timed.event_time));
         let now = self.runtime.now();
         let work = move || {
+            let new = rows.news(&records, columns.as_ref());
             let (records, changes) = match columns {
                 Some(columns) => (as_records(&columns), rows.changes_of(&columns)),
                 None => {
@@ -308,6 +321,7 @@ impl Reading {
             }
             Ok(Made {
                 records,
+                new,
                 changes,
                 assumed,
             })

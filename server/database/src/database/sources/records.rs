@@ -18,6 +18,7 @@ use millrace_catalog::scope::Scope;
 use millrace_connectors::changes::{ChangeDecoder, Changes};
 use millrace_connectors::connect;
 use millrace_connectors::decode::{Given, halves};
+use millrace_connectors::news::New;
 use millrace_connectors::source::{Columns, ConnectorError, FileRead, FilesRead, Record};
 use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -26,6 +27,7 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::{self, timestamptz};
 use millrace_storage::{ChangeBatch, LogStore};
 
+use super::news::Watch;
 use crate::database::Database;
 use crate::database::rows::RowBuilder;
 
@@ -62,6 +64,7 @@ pub(super) struct Rows {
     decoder: ChangeDecoder,
     builder: RowBuilder,
     encoding: Encoding,
+    watch: Option<Watch>,
     /// The columns of values, and of what stands beside them.
     values: Vec<FieldRef>,
     members: Vec<(FieldRef, Member)>,
@@ -89,6 +92,7 @@ impl Rows {
             .chain(columns.members.iter().map(|(position, _)| *position))
             .collect();
         Ok(Some(Rows {
+            watch: Watch::new(format.schema_change, relation),
             encoding: format.encoding.clone(),
             decoder: ChangeDecoder::new(
                 format,
@@ -100,6 +104,27 @@ impl Rows {
             values,
             members,
         }))
+    }
+
+    /// What to do about columns that records have and the relation has not; none: nothing.
+    pub fn watch(&self) -> Option<&Watch> {
+        self.watch.as_ref()
+    }
+
+    /// The columns of records that are new.
+    pub fn news(&self, records: &[Record], columns: Option<&Columns>) -> Vec<New> {
+        let Some(watch) = &self.watch else { return vec![] };
+        let Some(columns) = columns else {
+            return self.decoder.news(records, &watch.known);
+        };
+        let others = columns.others.iter();
+        let others = others.filter(|field| !watch.known.contains(field.name()));
+        let new = |field: &FieldRef| New {
+            name: field.name().clone(),
+            sql_type: Some(types::type_name(&types::stored(field))),
+            at: 0,
+        };
+        others.map(new).collect()
     }
 
     /// What values are.
@@ -327,6 +352,15 @@ impl Errors {
         }
     }
 
+    /// Where a record stands, in words.
+    pub fn place(&self, record: &Record) -> String {
+        let of = match (&record.key, self.has_files) {
+            (Some(path), true) => format!("file \"{}\"", String::from_utf8_lossy(path)),
+            _ => format!("partition {}", record.split),
+        };
+        format!("record {} of {of}", record.offset)
+    }
+
     /// What is written of them.
     ///
     /// # Errors
@@ -338,15 +372,7 @@ impl Errors {
     ) -> Result<Option<(RelationId, ChangeBatch)>, ConnectorError> {
         match (bad.first(), &self.stream) {
             (Some((record, error)), _) if self.stops => Err(ConnectorError::lasting(
-                format!(
-                    "record {} of {} is no row: {}",
-                    record.offset,
-                    match (&record.key, self.has_files) {
-                        (Some(path), true) => format!("file \"{}\"", String::from_utf8_lossy(path)),
-                        _ => format!("partition {}", record.split),
-                    },
-                    error.message
-                ),
+                format!("{} is no row: {}", self.place(record), error.message),
                 "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
             )),
             (Some(_), Some((id, schema))) => {

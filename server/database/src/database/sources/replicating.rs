@@ -26,7 +26,7 @@ use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId, StorageError};
 use tokio::sync::watch;
 
-use super::following::{Following, Gathered, Made};
+use super::following::{ByName, Following, Gathered, Made, news};
 use super::place::{Note, Place};
 use super::records::Errors;
 use super::task::{End, Retry, Stopped, of_runtime, of_sql, told, write_down};
@@ -107,9 +107,6 @@ struct Batch {
     bytes: usize,
 }
 
-/// Tables by the names that they have there.
-type ByName = BTreeMap<(String, String), Vec<Arc<Following>>>;
-
 impl Replicating {
     pub fn new(
         db: &Arc<Database>,
@@ -132,7 +129,7 @@ impl Replicating {
 
     /// Follows until it is told to stop, or somebody must do something.
     pub async fn run(self, stopped: Stopped) {
-        let mut retry = Retry::new(&self.name, &self.progress);
+        let mut retry = Retry::new(&self.db, self.id, &self.name, &self.progress);
         loop {
             let Err(end) = self.follow(&stopped).await;
             if !retry.after(end, &stopped).await {
@@ -162,7 +159,13 @@ impl Replicating {
             }
             place.position.of = Some(server.system.clone());
             for table in tables.values().flatten() {
-                table.check(&self.def, &server).await?;
+                let new = table.check(&self.def, &server).await?;
+                // Of one that is not copied yet all columns are; what others lack comes with the first change that has it.
+                if !place.tables.contains_key(&table.id.0)
+                    && let Some(wanted) = table.consider(new)?
+                {
+                    return Err(End::Wants(wanted));
+                }
             }
             server
                 .publish(&self.def, &tables.keys().cloned().collect())
@@ -201,7 +204,7 @@ impl Replicating {
             };
             if let Some(Postgres::Table(upstream)) = connector.postgres()? {
                 let name = (upstream.schema.clone(), upstream.name.clone());
-                let table = Following::new(&db, object, relation, upstream)?;
+                let table = Following::new(&db, object, relation, upstream, self.def.schema_change)?;
                 tables.entry(name).or_default().push(Arc::new(table));
             }
         }
@@ -394,6 +397,14 @@ impl Replicating {
                     open.push((message, of));
                 }
                 Some(Event::Commit { lsn, end, at }) => {
+                    if let Some(end) = news(&open, tables, (lsn, place)) {
+                        // What was committed before is written, so that it goes on with this transaction.
+                        if !batch.transactions.is_empty() {
+                            let whole = std::mem::take(&mut batch);
+                            self.write_batch(whole, tables, place, stopped).await?;
+                        }
+                        return Err(end);
+                    }
                     let before = batch.positions.len();
                     is_inside = false;
                     for (message, of) in open.drain(..) {
@@ -462,7 +473,7 @@ impl Replicating {
                     continue;
                 }
                 if told_of.insert(format!("{}/{info:?}", table.id.0)) {
-                    table.tell_of_columns(&self.name, info)?;
+                    table.tell_of_columns(&self.name, info, told_of)?;
                 }
                 let sequence = batch.positions.len();
                 batch.positions.push(at);

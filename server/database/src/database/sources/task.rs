@@ -1,5 +1,6 @@
 //! What all tasks have in common that read: they try again, stop when they are told, and write what they read with where they are.
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use millrace_connectors::source::ConnectorError;
@@ -7,15 +8,19 @@ use millrace_engine::{LateRows, Runtime, RuntimeError, TableLocks, WriteOptions,
 use millrace_planner::RelationId;
 use millrace_postgres::error::SqlError;
 use millrace_postgres::from_internal;
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, ObjectId};
 use tokio::sync::watch;
 
+use super::news::{Wanted, take_over};
 use super::{Note, Progress, State};
 use crate::backoff::Backoff;
+use crate::database::Database;
 
 /// Why nothing more is read.
 pub(super) enum End {
     Failed(ConnectorError),
+    /// Columns are to be added first; whoever does that starts it again.
+    Wants(Wanted),
     Stopped,
 }
 
@@ -35,14 +40,24 @@ pub(super) async fn told(stopped: &Stopped) {
 
 /// How it goes on after a failure.
 pub(super) struct Retry<'t> {
+    db: Weak<Database>,
+    /// What has the task.
+    source: ObjectId,
     name: &'t str,
     progress: &'t watch::Sender<Progress>,
     backoff: Backoff,
 }
 
 impl<'t> Retry<'t> {
-    pub fn new(name: &'t str, progress: &'t watch::Sender<Progress>) -> Self {
+    pub fn new(
+        db: &Weak<Database>,
+        source: ObjectId,
+        name: &'t str,
+        progress: &'t watch::Sender<Progress>,
+    ) -> Self {
         Retry {
+            db: Weak::clone(db),
+            source,
             name,
             progress,
             backoff: Backoff::new(),
@@ -51,7 +66,16 @@ impl<'t> Retry<'t> {
 
     /// Waits until there is to be another attempt; false: there is to be none, since it was stopped, or somebody must do something first.
     pub async fn after(&mut self, end: End, stopped: &Stopped) -> bool {
-        let End::Failed(error) = end else { return false };
+        let error = match end {
+            End::Failed(error) => error,
+            End::Stopped => return false,
+            End::Wants(wanted) => {
+                self.progress
+                    .send_modify(|progress| progress.state = State::Starting);
+                take_over(Weak::clone(&self.db), self.source, wanted);
+                return false;
+            }
+        };
         let shown = match &error.hint {
             Some(hint) => format!("{}. {hint}", error.message),
             None => error.message.clone(),

@@ -18,7 +18,7 @@ use millrace_planner::{Binder, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 
-use super::{columns_of, with_columns};
+use super::columns_of;
 use crate::notice::Severity;
 use crate::sequences;
 use crate::session::Session;
@@ -63,7 +63,7 @@ pub(super) fn set_default(
         None => None,
     };
     column.default = default;
-    let changed = with_columns(object, relation, changed, relation.event_time.clone());
+    let changed = object.with_columns(relation, changed, relation.event_time.clone());
     let relation = columns_of(&changed)?;
     check_expressions(session, scope, relation)?;
     guard.put(changed)
@@ -99,7 +99,7 @@ pub(super) fn rename_column(
     if let Some(event_time) = &mut event_time {
         rename_in(&mut event_time.watermark, &from, &to);
     }
-    guard.put(with_columns(object, relation, changed, event_time))
+    guard.put(object.with_columns(relation, changed, event_time))
 }
 
 /// Renames a column in an expression over the columns of one relation.
@@ -153,7 +153,7 @@ pub(super) fn add_column(
     check_columns(changed.iter().map(|column| column.field.name().as_str()))?;
     guard.add_column(
         locks,
-        with_columns(object, relation, changed, relation.event_time.clone()),
+        object.with_columns(relation, changed, relation.event_time.clone()),
         &column,
     )
 }

@@ -8,7 +8,6 @@ use millrace_parser::ast::Identity;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use super::form::Altering;
-use super::with_columns;
 use crate::names;
 use crate::sequences::OwnSequence;
 use crate::statement::create_relation::own_sequences;
@@ -63,10 +62,7 @@ pub(super) async fn add(
         own.restate();
     }
     altering.guard.create_all(made).await?;
-    altering.guard.put(with_columns(
-        object,
-        relation,
-        columns,
-        relation.event_time.clone(),
-    ))
+    altering
+        .guard
+        .put(object.with_columns(relation, columns, relation.event_time.clone()))
 }
