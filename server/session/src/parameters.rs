@@ -245,28 +245,20 @@ fn describe_sql(
                 Some(alias) => millrace_parser::fold(&alias.alias),
                 None => names::last_of_table(&insert.table),
             };
-            returning_columns(
-                session,
-                scope,
-                with,
-                relation,
-                &name,
-                insert.returning.as_deref(),
-                &[],
-                found,
-            )
+            let items = insert.returning.as_deref();
+            returning_columns(session, scope, relation, &name, (items, with), &[], found)
         }
         ast::Statement::Update(update) => {
             let (name, alias) = names::single_table(&update.table)?;
             let object = names::resolve(session, scope, &name)?;
             let relation = crate::write::table(&object, "update")?;
+            let items = update.returning.as_deref();
             returning_columns(
                 session,
                 scope,
-                with,
                 relation,
                 &alias.unwrap_or_else(|| names::last(&name)),
-                update.returning.as_deref(),
+                (items, with),
                 match &update.from {
                     Some(UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables)) => {
                         tables
@@ -280,13 +272,13 @@ fn describe_sql(
             let (name, alias) = names::delete_target(delete)?;
             let object = names::resolve(session, scope, &name)?;
             let relation = crate::write::table(&object, "delete from")?;
+            let items = delete.returning.as_deref();
             returning_columns(
                 session,
                 scope,
-                with,
                 relation,
                 &alias.unwrap_or_else(|| names::last(&name)),
-                delete.returning.as_deref(),
+                (items, with),
                 delete.using.as_deref().unwrap_or_default(),
                 found,
             )
@@ -306,10 +298,9 @@ fn describe_sql(
 fn returning_columns(
     session: &Session,
     scope: &Scope,
-    with: Option<&ast::With>,
     relation: &millrace_catalog::Relation,
     name: &str,
-    items: Option<&[ast::SelectItem]>,
+    (items, with): (Option<&[ast::SelectItem]>, Option<&ast::With>),
     beside: &[ast::TableWithJoins],
     found: &Found,
 ) -> SqlResult<Option<SchemaRef>> {

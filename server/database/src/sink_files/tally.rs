@@ -221,6 +221,9 @@ impl Reader {
     }
 }
 
+/// A row of a run, by its key: how often, and the run's number.
+type Entry = (Box<[u8]>, i64, usize);
+
 /// The runs, merged.
 pub(crate) struct Merge {
     /// The first stands for what is in memory.
@@ -228,7 +231,7 @@ pub(crate) struct Merge {
     memory: Arc<Vec<Counted>>,
     at: usize,
     /// The next entry of each.
-    next: BinaryHeap<Reverse<(Box<[u8]>, i64, usize)>>,
+    next: BinaryHeap<Reverse<Entry>>,
 }
 
 impl Merge {

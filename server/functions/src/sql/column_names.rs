@@ -142,14 +142,6 @@ pub fn column_name(expr: &Expr) -> String {
             Some(ast::TrimWhereField::Trailing) => "rtrim".into(),
             Some(ast::TrimWhereField::Both) | None => "btrim".into(),
         },
-        // The field that is taken last, else what it is taken of.
-        Expr::CompoundFieldAccess { root, access_chain } => {
-            let field = access_chain.iter().rev().find_map(|access| match access {
-                ast::AccessExpr::Dot(Expr::Identifier(name)) => Some(millrace_parser::fold(name)),
-                _ => None,
-            });
-            field.unwrap_or_else(|| column_name(root))
-        }
         Expr::BinaryOp {
             op: ast::BinaryOperator::Overlaps,
             ..
