@@ -31,7 +31,7 @@ pub use tokens::ALL_MEMBERS;
 
 use ast::Statement;
 use sqlparser::ast::{Expr, SetExpr};
-use sqlparser::tokenizer::Location;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::source::Source;
 
@@ -62,7 +62,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>, ParseError> {
     let mut parsed = Vec::with_capacity(pieces.len());
     for (piece, statement) in pieces {
         let (text, offset) = (piece.text.to_string(), piece.offset);
-        match created_table(&statement) {
+        match created_table(&piece, &statement) {
             None => parsed.push(Parsed {
                 statement,
                 text,
@@ -81,25 +81,40 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>, ParseError> {
     Ok(parsed)
 }
 
-/// `SELECT a INTO t FROM ..` is `CREATE TABLE t AS SELECT a FROM ..`.
-fn created_table(statement: &Statement) -> Option<String> {
+/// `SELECT a INTO t FROM ..` is `CREATE TABLE t AS SELECT a FROM ..`: the text of that.
+fn created_table(piece: &tokens::Piece<'_>, statement: &Statement) -> Option<String> {
     let Statement::Sql(sql) = statement else {
         return None;
     };
     let sqlparser::ast::Statement::Query(query) = sql.as_ref() else {
         return None;
     };
-    let mut query = query.clone();
-    let SetExpr::Select(select) = query.body.as_mut() else {
+    let SetExpr::Select(select) = query.body.as_ref() else {
         return None;
     };
-    let into = select.into.take()?;
+    let into = select.into.as_ref()?;
     let kind = match (into.temporary, into.unlogged) {
         (true, _) => "TEMPORARY ",
         (_, true) => "UNLOGGED ",
         _ => "",
     };
-    Some(format!("CREATE {kind}TABLE {} AS {query}", into.name))
+    // The text is cut: what has much in it is neither copied nor written anew.
+    let source = Source::new(piece.text);
+    let mut depth = 0;
+    let words = |token: &TokenWithSpan, word: &str| matches!(&token.token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word));
+    let begin = piece.tokens.iter().find(|token| {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+        depth == 0 && words(token, "into")
+    })?;
+    let end = into.name.0.last()?.as_ident()?.span.end;
+    let begin = source.byte_offset(begin.span.start)?;
+    let end = source.byte_offset(end)?;
+    let (before, behind) = (piece.text.get(..begin)?, piece.text.get(end..)?);
+    Some(format!("CREATE {kind}TABLE {} AS {before}{behind}", into.name))
 }
 
 /// Parses one expression, with nothing after it.
@@ -113,4 +128,35 @@ pub(crate) fn parse_one(sql: &str) -> Result<Statement, ParseError> {
     let mut parsed = parse(sql)?;
     assert_eq!(parsed.len(), 1, "{sql}");
     Ok(parsed.remove(0).statement)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn select_into_makes_a_table() {
+        let cases = [
+            ("SELECT a INTO t FROM u", "CREATE TABLE t AS SELECT a  FROM u"),
+            (
+                "WITH x AS (SELECT 1) SELECT a AS \"into\" INTO TEMP TABLE s.\"T\" FROM x, (SELECT 2) y",
+                "CREATE TEMPORARY TABLE s.\"T\" AS WITH x AS (SELECT 1) SELECT a AS \"into\"  FROM x, (SELECT 2) y",
+            ),
+            (
+                "SELECT 'é' INTO UNLOGGED t",
+                "CREATE UNLOGGED TABLE t AS SELECT 'é' ",
+            ),
+        ];
+        for (sql, expected) in cases {
+            let parsed = parse(&format!("SELECT 0; {sql}")).unwrap().remove(1);
+            assert_eq!((parsed.text.as_str(), parsed.offset), (expected, 10));
+            assert!(matches!(parsed.statement, Statement::CreateTable(_)), "{sql}");
+        }
+        // Only a statement by itself is one.
+        assert!(matches!(
+            parse_one("SELECT a FROM (SELECT 1 INTO t) x")
+                .map(|statement| matches!(statement, Statement::CreateTable(_))),
+            Ok(false) | Err(_)
+        ));
+    }
 }

@@ -428,18 +428,6 @@ fn planning(message: &str) -> SqlError {
     if let Some(error) = no_operator(&text).or_else(|| known_plan_error(&text, &lower)) {
         return error;
     }
-    if let Some(name) = text.strip_prefix("Invalid qualifier ") {
-        return SqlError::new(
-            SqlState::UndefinedTable,
-            format!("missing FROM-clause entry for table \"{name}\""),
-        );
-    }
-    if lower.starts_with("for select distinct, order by expressions") {
-        return SqlError::new(
-            SqlState::InvalidColumnReference,
-            "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
-        );
-    }
     let code = if lower.starts_with("recursive ") {
         SqlState::InvalidRecursion
     } else if lower.contains("must appear in the group by")

@@ -353,11 +353,6 @@ impl ViewInstance {
         Ok(())
     }
 
-    /// Charges what a stage's task keeps on a partition now.
-    fn measure(&self, stage: usize, partition: usize) {
-        self.charges[stage][partition].measure(|| self.part_bytes(stage, partition));
-    }
-
     /// Whether a reduce has nothing to do in an epoch that brings no input, at its time.
     pub(super) fn idle_without_input(&self, stage: usize, partition: usize, time: &EpochTime) -> bool {
         self.reduces[stage]

@@ -120,6 +120,14 @@ pub(super) fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
         Some(&rest[..rest.bytes().take_while(u8::is_ascii_digit).count()])
     };
     let error = |code, message: &str| Some(SqlError::new(code, message));
+    if let Some(name) = text.strip_prefix("Invalid qualifier ") {
+        let message = format!("missing FROM-clause entry for table \"{name}\"");
+        return error(SqlState::UndefinedTable, &message);
+    }
+    if lower.starts_with("for select distinct, order by expressions") {
+        let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+        return error(SqlState::InvalidColumnReference, message);
+    }
     if let Some(rest) = text.split("While expanding wildcard, column \"").nth(1) {
         let column = rest.split('"').next().unwrap_or_default();
         let message = format!(

@@ -7,11 +7,9 @@ use std::io::Write;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, types as arrow_types};
-use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use bytes::BytesMut;
 
-use crate::encode::Column;
 use crate::error::SqlResult;
 use crate::forms::{datetime, number};
 use crate::from_internal;
@@ -125,18 +123,45 @@ impl TextColumn {
                 interval.put_text(out);
             }
             DataType::List(_) => self.list(row, out)?,
-            DataType::Struct(_) => {
-                let record = Field::new("", array.data_type().clone(), true);
-                let mut text = BytesMut::new();
-                Column::new(&self.array, &record)?.put_text(row, &mut text);
-                out.extend_from_slice(&text);
-            }
+            DataType::Struct(fields) => self.record(fields, row, out)?,
             _ => {
                 let options = FormatOptions::default();
                 let formatter = ArrayFormatter::try_new(array, &options).map_err(from_internal::arrow)?;
                 print(out, formatter.value(row));
             }
         }
+        Ok(())
+    }
+
+    fn record(&self, fields: &Fields, row: usize, out: &mut Vec<u8>) -> SqlResult<()> {
+        let mut text = vec![];
+        out.push(b'(');
+        for (index, (field, values)) in fields.iter().zip(self.array.as_struct().columns()).enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            let column = TextColumn::new(field, &values.slice(row, 1))?;
+            if column.is_null(0) {
+                continue;
+            }
+            text.clear();
+            column.write(0, &mut text)?;
+            let special =
+                |byte: &u8| matches!(byte, b'(' | b')' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace();
+            if !text.is_empty() && !text.iter().any(special) {
+                out.extend_from_slice(&text);
+                continue;
+            }
+            out.push(b'"');
+            for byte in &text {
+                if matches!(byte, b'"' | b'\\') {
+                    out.push(*byte);
+                }
+                out.push(*byte);
+            }
+            out.push(b'"');
+        }
+        out.push(b')');
         Ok(())
     }
 

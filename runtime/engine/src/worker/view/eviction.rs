@@ -215,6 +215,11 @@ impl ViewInstance {
         Ok(())
     }
 
+    /// Charges what a stage's task keeps on a partition now.
+    pub(super) fn measure(&self, stage: usize, partition: usize) {
+        self.charges[stage][partition].measure(|| self.part_bytes(stage, partition));
+    }
+
     /// Whether parts of it have to leave before it may take more.
     fn is_crowded(&self) -> bool {
         self.account.memory().is_crowded() && self.account.leaves()
