@@ -61,7 +61,7 @@ impl Decoder {
         Ok(Decoder { encoder, path, rest })
     }
 
-    /// Reads the next piece, for [`Decoder::decode`]. `false`: there is nothing left.
+    /// Reads the next piece, to be decoded. `false`: there is nothing left.
     ///
     /// # Errors
     /// It cannot be read, or is not what the sink wrote.
