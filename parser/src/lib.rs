@@ -89,7 +89,12 @@ fn created_table(piece: &tokens::Piece<'_>, statement: &Statement) -> Option<Str
     let sqlparser::ast::Statement::Query(query) = sql.as_ref() else {
         return None;
     };
-    let SetExpr::Select(select) = query.body.as_ref() else {
+    // Of a UNION and its like, the first may have it.
+    let mut first = query.body.as_ref();
+    while let SetExpr::SetOperation { left, .. } = first {
+        first = left;
+    }
+    let SetExpr::Select(select) = first else {
         return None;
     };
     let into = select.into.as_ref()?;

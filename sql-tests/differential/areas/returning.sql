@@ -34,4 +34,8 @@ SELECT id, name INTO few FROM emp WHERE id < 2;
 SELECT * FROM few;
 SELECT 1 AS a INTO TEMP one;
 SELECT * FROM one;
-DROP TABLE emp, dept, few;
+SELECT 1 AS a INTO pair UNION SELECT 2;
+SELECT * FROM pair ORDER BY a;
+-- refused 0A000: the SQLSTATE differs
+SELECT * FROM (SELECT 1 AS a INTO never) x;
+DROP TABLE emp, dept, few, pair;

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
-use datafusion::sql::sqlparser::ast::{Expr, Statement, TableFactor, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, Select, Statement, TableFactor, Visitor};
 use millrace_parser::walk::Walk;
 
 /// Refuses a statement that would be answered wrongly.
@@ -32,6 +32,16 @@ impl Visitor for Refuser {
                 ControlFlow::Break(format!("{compare_op} ALL (subquery) is not supported"))
             }
             _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<String> {
+        // The parser makes CREATE TABLE AS of it where it may stand.
+        match &select.into {
+            Some(_) => {
+                ControlFlow::Break("SELECT .. INTO is only supported as a statement of its own".into())
+            }
+            None => ControlFlow::Continue(()),
         }
     }
 
@@ -69,6 +79,12 @@ mod tests {
                 .unwrap()
                 .contains("ALL (subquery)")
         );
+        for into in [
+            "SELECT * FROM (SELECT 1 INTO t) x",
+            "SELECT 1 UNION SELECT 2 INTO t",
+        ] {
+            assert!(refused(into).unwrap().contains("INTO"), "{into}");
+        }
         assert_eq!(refused("SELECT * FROM t WHERE x IN (SELECT 1)"), None);
     }
 }

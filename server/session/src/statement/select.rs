@@ -127,14 +127,6 @@ fn bind_with_effects(
     let ast::Statement::Query(query) = statement else {
         return Err(SqlError::new(SqlState::SyntaxError, "expected a query"));
     };
-    if let ast::SetExpr::Select(select) = query.body.as_ref()
-        && let Some(into) = &select.into
-    {
-        return Err(
-            SqlError::unsupported(format!("SELECT .. {into} is not supported"))
-                .with_hint("Use CREATE TABLE .. AS SELECT .."),
-        );
-    }
     if purpose == Purpose::Run && !query.locks.is_empty() {
         return Err(
             SqlError::unsupported("FOR UPDATE is supported only in a SELECT by itself")
