@@ -21,6 +21,7 @@ pub mod postgres;
 mod schema;
 pub mod source;
 pub mod target;
+mod trusting;
 mod webhook;
 pub mod writers;
 mod written;

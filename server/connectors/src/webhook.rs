@@ -24,12 +24,13 @@ use millrace_catalog::connector::webhook::{Body, Check, Signature, WebhookTarget
 use millrace_catalog::sink::WebhookSink;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
-use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use ring::hmac;
 use url::Host;
 
 use crate::source::ConnectorError;
 use crate::target::{Message, Reached, Said, Writer};
+use crate::trusting::trusting;
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -69,24 +70,14 @@ impl WebhookWriter {
         {
             return Err(Private(format!("{address} is")).into());
         }
-        let mut client = Client::builder()
+        let client = Client::builder()
             .connect_timeout(CONNECT)
             .timeout(target.timeout)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .user_agent(concat!("millrace/", env!("CARGO_PKG_VERSION")))
             .dns_resolver(Arc::new(Resolver(Arc::clone(hosts))));
-        if let Some(path) = &target.tls_roots {
-            let failed = |why: String| ConnectorError::passing(format!("{}: {why}", path.display()));
-            let pem = tokio::fs::read(path)
-                .await
-                .map_err(|error| failed(error.to_string()))?;
-            let authorities =
-                Certificate::from_pem_bundle(&pem).map_err(|error| failed(error.to_string()))?;
-            for authority in authorities {
-                client = client.add_root_certificate(authority);
-            }
-        }
+        let client = trusting(client, target.tls_roots.as_deref()).await?;
         let client = client.build();
         Ok(WebhookWriter {
             client: client.map_err(|error| ConnectorError::passing(error.to_string()))?,

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use millrace_catalog::connector::registry::RegistryPlace;
-use reqwest::{Certificate, Client, StatusCode};
+use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::source::ConnectorError;
+use crate::trusting::trusting;
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -89,21 +90,11 @@ impl Registry {
             }
             None => None,
         };
-        let mut client = Client::builder()
+        let client = Client::builder()
             .timeout(ANSWER)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy();
-        if let Some(path) = &place.ca {
-            let failed = |why: String| ConnectorError::passing(format!("{}: {why}", path.display()));
-            let pem = tokio::fs::read(path)
-                .await
-                .map_err(|error| failed(error.to_string()))?;
-            let authorities =
-                Certificate::from_pem_bundle(&pem).map_err(|error| failed(error.to_string()))?;
-            for authority in authorities {
-                client = client.add_root_certificate(authority);
-            }
-        }
+        let client = trusting(client, place.ca.as_deref()).await?;
         Ok(Registry {
             place: place.clone(),
             client: client
