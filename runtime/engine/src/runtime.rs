@@ -197,16 +197,21 @@ impl Runtime {
         let policy = (options.policy, options.patience);
         let workers = Workers::new(&machine, options.running.clone(), policy, options.batch_interval);
         let queries = Queries::start(&machine, &workers, options.query_partition_rows)?;
-        let clock = Arc::clone(&options.clock);
+        let checkpoints = Checkpointing::new(options.durable.clone(), options.checkpoint_interval);
         let engine = Arc::new(Engine {
             logs,
             queries,
             versions: Versions::new(),
-            timers: Timers::new(clock, machine.io.clone(), &workers),
+            timers: Timers::new(
+                options.clock.clone(),
+                machine.io.clone(),
+                &workers,
+                checkpoints.time(),
+            ),
             relations: RwLock::default(),
             writes: Writes::default(),
             decisions: Decisions::default(),
-            checkpoints: Checkpointing::new(options.durable.clone(), options.checkpoint_interval),
+            checkpoints,
             jobs: Jobs::default(),
             workers,
             machine,

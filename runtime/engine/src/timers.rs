@@ -3,6 +3,9 @@
 //! A task whose operators keep rows by time says when the next of them is due. A pipeline has one timer, for the earliest
 //! moment of its views; when it is reached the cutter hears that there is input, and the epoch that it starts finds the
 //! tasks due. A pipeline without such views has none.
+//!
+//! After a start from checkpoints time stands still until all views are back and what they had before is fed again: a view that
+//! changed earlier would do so unseen by those that read it and are not there yet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -36,6 +39,8 @@ pub(crate) struct Timers {
 struct State {
     views: HashMap<RelationId, Dues>,
     armed: HashMap<PipelineId, Timer>,
+    /// The time until all views are back.
+    held_at: Option<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -60,20 +65,33 @@ impl Drop for Timer {
 
 impl Timers {
     /// `io`: where is waited for the clock; the cutter of a pipeline whose time has come is found among `workers`.
-    pub fn new(clock: Arc<dyn Clock>, io: Handle, workers: &Arc<Workers>) -> Self {
+    /// `held_at`: it is that time until [`Timers::release`], and nothing is waited for.
+    pub fn new(clock: Arc<dyn Clock>, io: Handle, workers: &Arc<Workers>, held_at: Option<i64>) -> Self {
+        let state = State {
+            held_at,
+            ..State::default()
+        };
         Timers {
             clock,
             io,
             workers: Arc::downgrade(workers),
             told: AtomicI64::new(i64::MIN),
-            state: Mutex::default(),
+            state: Mutex::new(state),
         }
     }
 
     /// The time, in microseconds since 1970-01-01 00:00 UTC; never less than before.
     pub fn now(&self) -> i64 {
         let now = self.clock.now();
+        if let Some(held_at) = self.state.lock().held_at {
+            return held_at.min(now);
+        }
         self.told.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    /// The time of the clock, whatever was told.
+    pub fn of_clock(&self) -> i64 {
+        self.clock.now()
     }
 
     /// Whether a time of the process before is so far ahead of the clock that the clock must have been wrong then.
@@ -160,6 +178,16 @@ impl Timers {
         pipelines
     }
 
+    /// All views are back: from now on time goes on, and what is due is waited for.
+    pub fn release(&self) {
+        let pipelines = self.pipelines();
+        let mut state = self.state.lock();
+        state.held_at = None;
+        for pipeline in pipelines {
+            self.arm(&mut state, pipeline);
+        }
+    }
+
     /// Ends all waiting.
     pub fn stop(&self) {
         *self.state.lock() = State::default();
@@ -167,6 +195,9 @@ impl Timers {
 
     /// Sets a pipeline's timer to its earliest moment.
     fn arm(&self, state: &mut State, pipeline: PipelineId) {
+        if state.held_at.is_some() {
+            return;
+        }
         let of_pipeline = state
             .views
             .values()

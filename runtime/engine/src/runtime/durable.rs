@@ -47,4 +47,9 @@ impl Checkpointing {
             recoveries: Default::default(),
         }
     }
+
+    /// The time of the oldest checkpoint from which something may go on.
+    pub fn time(&self) -> Option<i64> {
+        self.recovery.lock().as_ref().and_then(Recovery::oldest)
+    }
 }

@@ -105,12 +105,14 @@ struct Feeder<'a> {
 
 impl Runtime {
     /// Feeds again what the logs have behind the checkpoints from which sources go on. Returns when all of it is fed; it is
-    /// visible where a read waits for the token.
+    /// visible where a read waits for the token. From then on views change by the clock, too: with checkpoints that outlive the process
+    /// it is to be called once, when all relations are back.
     ///
     /// # Errors
     /// A log is damaged, or the runtime is shutting down.
     pub async fn replay(&self) -> Result<Replayed> {
         let Some(recovery) = self.engine.checkpoints.recovery.lock().take() else {
+            self.engine.timers.release();
             return Ok(Replayed::default());
         };
         self.engine.begin_checkpoints(recovery.slices());
@@ -122,7 +124,7 @@ impl Runtime {
         let timers = &self.engine.timers;
         for record in &mut records {
             if timers.is_to_come(record.now) {
-                record.now = timers.now();
+                record.now = timers.of_clock();
             }
         }
         let latest = records.iter().map(|record| record.now).chain(recovery.now());
@@ -143,6 +145,7 @@ impl Runtime {
             feeder.epoch(&record).await?;
         }
         feeder.rest().await?;
+        self.engine.timers.release();
         Ok(feeder.replayed)
     }
 

@@ -114,6 +114,11 @@ impl Recovery {
         restored.map(|manifest| manifest.now).max()
     }
 
+    /// The time of the oldest checkpoint.
+    pub(super) fn oldest(&self) -> Option<i64> {
+        self.manifests.iter().map(|manifest| manifest.now).min()
+    }
+
     /// The first file of the epoch log that may have epochs to replay.
     pub(super) fn epochs_from(&self) -> Option<u64> {
         self.manifests.iter().map(|manifest| manifest.epochs_from).min()
