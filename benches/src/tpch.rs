@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 use millrace_oracle::rows::difference;
+use millrace_planner::OnError;
 use millrace_sql_tests::Failure;
 use millrace_sql_tests::batch::Batch;
 use millrace_sql_tests::engine::Engine;
@@ -108,7 +109,13 @@ async fn measure(run: &mut Run, scale: &Scale) -> Result<(), Failure> {
         let batch_time = begin.elapsed().as_secs_f64() * 1e3;
         let begin = Instant::now();
         let id = engine
-            .create_view(&mut tpch.relations, &query.name, &query.query, scale.cores)
+            .create_view(
+                &mut tpch.relations,
+                &query.name,
+                &query.query,
+                scale.cores,
+                OnError::default(),
+            )
             .await?;
         let backfill_time = begin.elapsed().as_secs_f64() * 1e3;
         let token = engine.runtime().acknowledged();

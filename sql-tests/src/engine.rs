@@ -32,7 +32,7 @@ use millrace_functions::sql::{comparisons, rewrite};
 use millrace_planner::relation::attach;
 use millrace_planner::stage::flow::FlowLimits;
 use millrace_planner::{
-    Binder, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
+    Binder, OnError, PlanError, RelationId, RelationInfo, RelationKind, RelationTable, ViewOptions, plan_view,
 };
 use millrace_resource::disk::Disks;
 use millrace_resource::memory::{Memory, Resident};
@@ -367,6 +367,7 @@ impl Engine {
         name: &str,
         query: &ast::Query,
         partitions: usize,
+        on_error: OnError,
     ) -> Result<RelationId, CreateError> {
         let plan = bind(&self.state, relations, query).map_err(CreateError::Invalid)?;
         // So little in flight that what a script puts out goes on in batches.
@@ -375,6 +376,7 @@ impl Engine {
                 batches: 1 + partitions % 3,
                 batch_rows: 3 * partitions,
             },
+            on_error,
             ..ViewOptions::new(partitions)
         };
         let graph = plan_view(&self.state, plan, options).map_err(|error| match error {

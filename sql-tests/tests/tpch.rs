@@ -7,6 +7,7 @@
 
 use arrow::array::RecordBatch;
 use millrace_oracle::rows::difference;
+use millrace_planner::OnError;
 use millrace_sql_tests::batch::Batch;
 use millrace_sql_tests::engine::Engine;
 use millrace_sql_tests::seed;
@@ -34,7 +35,13 @@ async fn views_equal_the_batch_answers_after_every_refresh() {
             .await
             .unwrap_or_else(|error| panic!("{}: {error}", query.name));
         let id = engine
-            .create_view(&mut tpch.relations, &query.name, &query.query, 2)
+            .create_view(
+                &mut tpch.relations,
+                &query.name,
+                &query.query,
+                2,
+                OnError::default(),
+            )
             .await;
         let id = id.unwrap_or_else(|error| panic!("{}: {error}", query.name));
         views.push((query, planned, id));

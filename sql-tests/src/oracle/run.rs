@@ -11,7 +11,6 @@ use millrace_planner::RelationId;
 use millrace_storage::ChangeBatch;
 
 use super::grammar::NOW;
-use super::policy::without_failures;
 use super::schema::FIRST_TIME;
 use super::script::{Effect, Model, Script, Step, names};
 use crate::Failure;
@@ -201,7 +200,7 @@ impl Run<'_> {
                 && live.expected.is_some()
                 && view.constructs.contains(NOW)
             {
-                live.expected = self.batch.plan(&without_failures(&view.query)).await.ok();
+                live.expected = self.batch.plan(&view.expected()).await.ok();
             }
         }
         Ok(())
@@ -270,16 +269,20 @@ impl Run<'_> {
             return Ok(None);
         }
         self.show()?;
-        let expected = match self.batch.plan(&without_failures(&view.query)).await {
+        let expected = match self.batch.plan(&view.expected()).await {
             Ok(expected) => expected,
             Err(why) => {
                 self.fates[index] = Fate::NotAQuery(why);
                 return Ok(None);
             }
         };
-        let making = self
-            .engine
-            .create_view(&mut self.relations, &view.name, &view.query, view.partitions);
+        let making = self.engine.create_view(
+            &mut self.relations,
+            &view.name,
+            &view.query,
+            view.partitions,
+            view.on_error(),
+        );
         let made = AssertUnwindSafe(making).catch_unwind().await;
         let made = made.unwrap_or_else(|_| Err(CreateError::Failed("the planner panics".to_owned())));
         match made {
@@ -380,7 +383,7 @@ impl Run<'_> {
             return Ok(());
         }
         // What it cannot plan or answer says nothing.
-        let Ok(again) = (self.batch.answer_as_written(&without_failures(&view.query))).await else {
+        let Ok(again) = (self.batch.answer_as_written(&view.expected())).await else {
             return Ok(());
         };
         self.asked_twice += 1;

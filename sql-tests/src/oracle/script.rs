@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use millrace_planner::OnError;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use sqlparser::ast;
 
 use super::grammar::{Grammar, Kind, Source};
+use super::policy::{without_failing_rows, without_failures};
 use super::schema::{FIRST_TIME, HOUR, Relation, Row};
 use crate::engine::parse;
 
@@ -28,6 +30,24 @@ pub struct View {
     pub constructs: BTreeSet<&'static str>,
     /// Partitions of its state.
     pub partitions: usize,
+    /// Whether rows on which an expression fails are to be left out, if it is certain which these are.
+    pub skips: bool,
+}
+
+impl View {
+    /// What becomes of rows on which an expression fails.
+    pub fn on_error(&self) -> OnError {
+        match self.skips && without_failing_rows(&self.query).is_some() {
+            true => OnError::Skip,
+            false => OnError::Null,
+        }
+    }
+
+    /// The query whose answer it must have.
+    pub fn expected(&self) -> ast::Query {
+        let skipping = self.skips.then(|| without_failing_rows(&self.query)).flatten();
+        skipping.unwrap_or_else(|| without_failures(&self.query))
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -213,12 +233,17 @@ fn random_views(random: &mut StdRng, relations: &[Relation]) -> Vec<View> {
             readable.shuffle(random);
             readable.truncate(READABLE_VIEWS_MAX);
         }
-        views.push(View {
+        let mut view = View {
             name,
             query,
             constructs,
             partitions: random.random_range(1..4),
-        });
+            skips: index % 2 == 0,
+        };
+        if view.on_error() == OnError::Skip {
+            view.constructs.insert("on_error = 'skip'");
+        }
+        views.push(view);
     }
     views
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use chrono::DateTime;
 use millrace_engine::clock::VirtualClock;
 use millrace_oracle::text::TextRow;
+use millrace_planner::OnError;
 
-use super::policy::without_failures;
 use super::schema::FIRST_TIME;
 use super::script::{Model, Script, Step};
 use crate::{Failure, connect, rows, run, start_on};
@@ -88,8 +88,13 @@ impl File {
                     }
                 }
                 Step::Create(view) => {
-                    let (name, query) = (&script.views[*view].name, &script.views[*view].query);
-                    let sql = format!("CREATE MATERIALIZED VIEW {name} AS {query}");
+                    let made_of = &script.views[*view];
+                    let (name, query) = (&made_of.name, &made_of.query);
+                    let with = match made_of.on_error() {
+                        OnError::Null => String::new(),
+                        other => format!(" WITH (on_error = '{}')", other.name()),
+                    };
+                    let sql = format!("CREATE MATERIALIZED VIEW {name}{with} AS {query}");
                     if run(&self.client, &sql).await.is_err() {
                         self.fails = true;
                     } else {
@@ -123,10 +128,7 @@ impl File {
 
     /// What the view must show, and whether it does.
     async fn check(&mut self, script: &Script, view: usize) -> Result<(), Failure> {
-        let (name, query) = (
-            &script.views[view].name,
-            without_failures(&script.views[view].query),
-        );
+        let (name, query) = (&script.views[view].name, script.views[view].expected());
         let expected = shown(rows(&self.client, &format!("SELECT * FROM ({query}) AS q")).await?);
         let sql = format!("SELECT * FROM {name}");
         let columns = self.client.prepare(&sql).await?.columns().len();

@@ -40,13 +40,13 @@ impl Grammar<'_> {
     fn computed(&mut self, scope: &Scope, kind: Kind, depth: usize) -> String {
         let first = self.value(scope, kind, depth);
         match kind {
-            Kind::Int => match self.below(7) {
+            Kind::Int => match self.below(9) {
                 0 => format!("({first} + {})", self.value(scope, kind, depth)),
                 1 => format!("({first} - {})", self.value(scope, kind, depth)),
                 2 => format!("{first} * 2"),
                 3 => format!("abs({first})"),
                 4 => format!("({first}) % 3"),
-                5 => {
+                5..=7 => {
                     self.saw("division");
                     format!("(({first}) / ({}))", self.value(scope, kind, depth))
                 }
