@@ -7,9 +7,10 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use datafusion::error::DataFusionError;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
+
+use crate::written::written;
 
 /// So many rows wait at most.
 const ROWS_MAX: usize = 1_000;
@@ -41,7 +42,7 @@ impl FailedRow {
         let one = rows.slice(row, 1);
         // A copy, since a slice would hold the whole batch.
         let copied = || take_record_batch(&one, &UInt32Array::from(vec![0])).ok();
-        let expression = fmt_sql(expression).to_string();
+        let expression = written(expression);
         FailedRow {
             expression: Some(expression.chars().take(EXPRESSION_LETTERS_MAX).collect()),
             error,

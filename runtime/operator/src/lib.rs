@@ -62,6 +62,7 @@ pub mod unnest;
 mod values;
 pub mod windows;
 mod working_table;
+mod written;
 
 pub use batches::concat;
 pub use combiner::{Combiner, CombinerCounts};

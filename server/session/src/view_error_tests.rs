@@ -42,6 +42,42 @@ async fn rows_on_which_a_view_fails_are_kept_with_expression_and_reason() {
     assert_eq!(f.ok("SELECT count(*) FROM mv$errors").await, ["4"]);
 }
 
+/// In the words of SQL, whatever an expression is made of inside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expression_that_failed_is_told_as_one_writes_it() {
+    let f = Fixture::new().await;
+    f.db.stop_maintenance().await;
+    f.ok("CREATE TABLE t (v INT, s TEXT, d TIMESTAMP, j JSONB, n NUMERIC)")
+        .await;
+    let written = [
+        "(v - 1) * 2000000000",
+        "(10 / v)::numeric",
+        "s::date",
+        "(j ->> 'it''s')::integer",
+        "1 / n",
+        "to_timestamp(s, 'YYYY')",
+        "substring('abc', 1, v - 1)",
+        "extract(epoch FROM d) / v",
+        "date_trunc(s, d)",
+    ];
+    for (number, expression) in written.iter().enumerate() {
+        f.ok(&format!(
+            "CREATE MATERIALIZED VIEW v{number} WITH (on_error = 'null') AS SELECT {expression} AS x FROM t"
+        ))
+        .await;
+    }
+    f.ok(r#"INSERT INTO t VALUES (0, 'x', '2026-01-01', '{"it''s": "no"}', 0), (5, 'x', '2026-01-01', '{"it''s": "no"}', 0)"#)
+        .await;
+    for number in 0..written.len() {
+        f.ok(&format!("SELECT * FROM v{number}")).await;
+    }
+    f.db.keep_failed_rows().await;
+    for (number, expression) in written.iter().enumerate() {
+        let sql = format!("SELECT DISTINCT lower(expression) FROM v{number}$errors");
+        assert_eq!(f.ok(&sql).await, [expression.to_lowercase()]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_there_is_no_room_for_is_told_as_a_number() {
     let f = Fixture::new().await;
