@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Whether other programs leave idle threads next to nothing, though this one does not use all cores: then batch work beside
-/// streams is only nicer for a while, or a query could stand still for as long as a build on the same machine takes.
+/// more urgent work is only nicer for a while, or a query could stand still for as long as a build on the same machine takes.
 #[derive(Debug, Default)]
 pub(super) struct Crowding {
     /// Of idle threads' polls in this period: their length, and the processor time in it.
@@ -69,7 +69,7 @@ mod tests {
         };
         // It gets little, and the process does not have the rest.
         assert!(seen(millis(20), millis(60)));
-        // The process has the rest: streams and those who serve them.
+        // The process has the rest: what is more urgent, and those who serve it.
         assert!(!seen(millis(20), millis(500)));
         // It gets its share.
         assert!(!seen(millis(200), millis(300)));

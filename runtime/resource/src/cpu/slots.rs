@@ -35,13 +35,14 @@ use crate::running::{Place, Running};
 const INTERACTIVE_NICE: i32 = 5;
 const BATCH_NICE: i32 = 10;
 
-/// For how long after a stream's task batch work is idle work to the operating system.
-const STREAMS_PAUSE_NS: u64 = 1_000_000_000;
+/// For how long after a task that is no batch work, batch work is idle work to the operating system.
+const IDLE_FOR_NS: u64 = 1_000_000_000;
 
 /// What kind of thread polls.
 ///
-/// Batch work beside streams is idle work to the operating system: any other thread preempts it at once. That can mean next to
-/// nothing of the cores beside other programs, so without streams it has threads that are only nicer.
+/// Batch work beside anything more urgent is idle work to the operating system: any other thread preempts it at once, where one
+/// that is only nicer is let finish its slice of some milliseconds. That can mean next to nothing of the cores beside other programs,
+/// so while nothing is more urgent it has threads that are only nicer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     Stream,
@@ -275,9 +276,8 @@ impl Shared {
         let now = self.now_ns();
         let cause = ready.record.queued(self.started + Duration::from_nanos(now));
         let class = ready.record.class();
-        if class == QueryClass::Stream {
-            self.idle_until_ns
-                .store(now + STREAMS_PAUSE_NS, Ordering::Relaxed);
+        if class != QueryClass::Batch {
+            self.idle_until_ns.store(now + IDLE_FOR_NS, Ordering::Relaxed);
         }
         let mut queues = self.queues.lock();
         if queues.is_stopped {
@@ -333,8 +333,8 @@ impl Shared {
             QueryClass::Stream => Lane::Stream,
             QueryClass::Interactive => Lane::Interactive,
             QueryClass::Batch => {
-                let is_beside_streams = now < self.idle_until_ns.load(Ordering::Relaxed);
-                match is_beside_streams && !self.crowding.lock().is_crowded_out(now) {
+                let is_beside_others = now < self.idle_until_ns.load(Ordering::Relaxed);
+                match is_beside_others && !self.crowding.lock().is_crowded_out(now) {
                     true => Lane::Idle,
                     false => Lane::Batch,
                 }

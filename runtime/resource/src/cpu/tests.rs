@@ -300,7 +300,7 @@ fn classes_are_told_apart_by_the_operating_system() {
         [stream, interactive, batch].map(|seen| seen.0 == idle),
         [false; 3]
     );
-    // Beside streams.
+    // Beside what is more urgent.
     assert_eq!(seen(QueryClass::Batch).0, idle);
     cpu.set_policy(SchedulerPolicy::Fifo);
     assert_eq!(seen(QueryClass::Batch), stream);
