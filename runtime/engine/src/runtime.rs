@@ -202,12 +202,7 @@ impl Runtime {
             logs,
             queries,
             versions: Versions::new(),
-            timers: Timers::new(
-                options.clock.clone(),
-                machine.io.clone(),
-                &workers,
-                checkpoints.time(),
-            ),
+            timers: Timers::new(&options.clock, &machine.io, &workers, checkpoints.time()),
             relations: RwLock::default(),
             writes: Writes::default(),
             decisions: Decisions::default(),

@@ -66,14 +66,14 @@ impl Drop for Timer {
 impl Timers {
     /// `io`: where is waited for the clock; the cutter of a pipeline whose time has come is found among `workers`.
     /// `held_at`: it is that time until [`Timers::release`], and nothing is waited for.
-    pub fn new(clock: Arc<dyn Clock>, io: Handle, workers: &Arc<Workers>, held_at: Option<i64>) -> Self {
+    pub fn new(clock: &Arc<dyn Clock>, io: &Handle, workers: &Arc<Workers>, held_at: Option<i64>) -> Self {
         let state = State {
             held_at,
             ..State::default()
         };
         Timers {
-            clock,
-            io,
+            clock: Arc::clone(clock),
+            io: io.clone(),
             workers: Arc::downgrade(workers),
             told: AtomicI64::new(i64::MIN),
             state: Mutex::new(state),

@@ -1,7 +1,7 @@
 // What the console costs while somebody looks: `node test/cost.mjs [seconds]`, with MILLRACE_BIN as target/release/millrace.
 //
 // A client writes at a steady rate. Alternately nobody looks, and somebody at each page; the server's processor time and the
-// freshness of its view are measured in between. Medians of the rounds are printed.
+// freshness of its view are measured in between. Medians of the rounds are printed, with the least and the most of p99.
 import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -11,7 +11,7 @@ import { Server } from "./server.mjs";
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "../../../..");
 const binary = process.env.MILLRACE_BIN ?? join(root, "target/release/millrace");
 const seconds = Number(process.argv[2] ?? 10);
-const ROUNDS = 3;
+const ROUNDS = 7;
 const PAGES = ["nobody", "overview", "room", "sql"];
 const WRITES_A_SECOND = 20;
 const ROWS = 500;
@@ -60,6 +60,8 @@ const nobody = median(found.nobody.map((entry) => entry.cores));
 console.log(`${WRITES_A_SECOND * ROWS} rows/s into three views, ${ROUNDS} rounds of ${seconds} s, ${binary}`);
 for (const name of PAGES) {
   const [cores, p50, p99] = ["cores", "p50", "p99"].map((key) => median(found[name].map((entry) => entry[key])));
+  const p99s = found[name].map((entry) => entry.p99);
+  const spread = `${Math.min(...p99s).toFixed(2)} to ${Math.max(...p99s).toFixed(2)}`;
   const more = name === "nobody" ? "" : `  ${((cores - nobody) * 100).toFixed(2)} % of a core more`;
-  console.log(`${name.padEnd(9)} ${(cores * 100).toFixed(2).padStart(6)} % of a core  freshness p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms${more}`);
+  console.log(`${name.padEnd(9)} ${(cores * 100).toFixed(2).padStart(6)} % of a core  freshness p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms (${spread})${more}`);
 }
