@@ -16,6 +16,8 @@ pub struct Grant {
     pub grantees: Vec<RoleName>,
     /// `WITH GRANT OPTION`; of a REVOKE: `GRANT OPTION FOR`.
     pub grant_option: bool,
+    /// `GRANTED BY`: who grants, which can only be the current user.
+    pub granted_by: Option<RoleName>,
     /// Whether it is a REVOKE, and what it does about what was granted further.
     pub revoke: Option<DropBehavior>,
 }

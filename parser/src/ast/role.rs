@@ -124,6 +124,8 @@ pub struct GrantRole {
     pub members: Vec<RoleName>,
     /// `WITH ADMIN OPTION`; of a REVOKE: only that goes.
     pub admin: bool,
+    /// `GRANTED BY`: who grants, which can only be the current user.
+    pub granted_by: Option<RoleName>,
     /// Whether it is a REVOKE.
     pub revoke: bool,
 }

@@ -105,14 +105,15 @@ impl Display for DropOwned {
 impl Display for GrantRole {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (roles, members) = (joined(&self.roles), joined(&self.members));
+        let by = granted_by(self.granted_by.as_ref());
         match self.revoke {
             true => {
                 let only = when(self.admin, "ADMIN OPTION FOR ");
-                write!(f, "REVOKE {only}{roles} FROM {members}")
+                write!(f, "REVOKE {only}{roles} FROM {members}{by}")
             }
             false => {
                 let admin = when(self.admin, " WITH ADMIN OPTION");
-                write!(f, "GRANT {roles} TO {members}{admin}")
+                write!(f, "GRANT {roles} TO {members}{admin}{by}")
             }
         }
     }
@@ -171,18 +172,27 @@ impl Display for GrantTarget {
     }
 }
 
+fn granted_by(role: Option<&RoleName>) -> String {
+    role.map_or(String::new(), |role| format!(" GRANTED BY {role}"))
+}
+
 impl Display for Grant {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (names, grantees) = (privileges(&self.privileges), joined(&self.grantees));
+        let by = granted_by(self.granted_by.as_ref());
         match self.revoke {
             Some(behavior) => {
                 let only = when(self.grant_option, "GRANT OPTION FOR ");
                 let cascade = when(behavior == DropBehavior::Cascade, " CASCADE");
-                write!(f, "REVOKE {only}{names} ON {} FROM {grantees}{cascade}", self.on)
+                write!(
+                    f,
+                    "REVOKE {only}{names} ON {} FROM {grantees}{by}{cascade}",
+                    self.on
+                )
             }
             None => {
                 let option = when(self.grant_option, " WITH GRANT OPTION");
-                write!(f, "GRANT {names} ON {} TO {grantees}{option}", self.on)
+                write!(f, "GRANT {names} ON {} TO {grantees}{option}{by}", self.on)
             }
         }
     }

@@ -19,14 +19,14 @@ pub(super) fn parse(reader: &mut Reader<'_>, revoke: bool) -> Parse<Statement> {
         let on = target(reader)?;
         reader.need(&[if revoke { "FROM" } else { "TO" }])?;
         let grantees = reader.list(grantee)?;
-        granted_by(reader)?;
         let grant_option = option_for || (!revoke && reader.take(&["WITH", "GRANT", "OPTION"]));
-        granted_by(reader)?;
+        let granted_by = granted_by(reader)?;
         return Ok(Statement::Grant(Box::new(Grant {
             privileges: privileges(words),
             on,
             grantees,
             grant_option,
+            granted_by,
             revoke: revoke.then(|| behavior(reader)),
         })));
     }
@@ -40,7 +40,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, revoke: bool) -> Parse<Statement> {
     reader.need(&[if revoke { "FROM" } else { "TO" }])?;
     let members = reader.list(grantee)?;
     let admin = admin_for || (!revoke && reader.take(&["WITH", "ADMIN", "OPTION"]));
-    granted_by(reader)?;
+    let granted_by = granted_by(reader)?;
     let at = reader.here();
     if revoke && behavior(reader) == DropBehavior::Cascade {
         return Err(Failure::unsupported(
@@ -53,6 +53,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, revoke: bool) -> Parse<Statement> {
         roles,
         members,
         admin,
+        granted_by,
         revoke,
     })))
 }
@@ -153,11 +154,10 @@ fn grantee(reader: &mut Reader<'_>) -> Parse<RoleName> {
     role(reader)
 }
 
-fn granted_by(reader: &mut Reader<'_>) -> Parse<()> {
-    let at = reader.here();
+fn granted_by(reader: &mut Reader<'_>) -> Parse<Option<RoleName>> {
     match reader.take(&["GRANTED", "BY"]) {
-        true => Err(Failure::unsupported("GRANTED BY is not supported", at, "")),
-        false => Ok(()),
+        true => role(reader).map(Some),
+        false => Ok(None),
     }
 }
 

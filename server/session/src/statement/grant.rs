@@ -17,7 +17,7 @@ use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::statement::done;
-use crate::statement::role::{changed, named};
+use crate::statement::role::{changed, check_grantor, named};
 
 fn class_of(kind: GrantKind) -> Class {
     match kind {
@@ -76,6 +76,12 @@ fn grantees(
 pub async fn execute(session: &Arc<Session>, grant: &Grant) -> SqlResult<Outcome> {
     let guard = session.ddl().await?;
     let scope = session.scope();
+    check_grantor(
+        session,
+        &scope.catalog,
+        scope.acting.role,
+        grant.granted_by.as_ref(),
+    )?;
     let is_grant = grant.revoke.is_none();
     let grantees = grantees(
         session,

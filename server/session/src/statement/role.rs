@@ -452,6 +452,7 @@ fn check_drop(session: &Session, changer: &Changer<'_>, role: &Object) -> SqlRes
 pub async fn grant(session: &Arc<Session>, grant: &GrantRole) -> SqlResult<Outcome> {
     let guard = session.ddl().await?;
     let changer = Changer::new(session);
+    check_grantor(session, &changer.catalog, changer.id, grant.granted_by.as_ref())?;
     for of in &grant.roles {
         let of = named(session, &changer.catalog, of)?;
         changer.check_admin(&of)?;
@@ -465,6 +466,22 @@ pub async fn grant(session: &Arc<Session>, grant: &GrantRole) -> SqlResult<Outco
         }
     }
     done(if grant.revoke { "REVOKE ROLE" } else { "GRANT ROLE" })
+}
+
+/// `GRANTED BY` can only name the current user, as in PostgreSQL.
+pub(super) fn check_grantor(
+    session: &Session,
+    catalog: &CatalogSnapshot,
+    current: ObjectId,
+    granted_by: Option<&RoleName>,
+) -> SqlResult<()> {
+    match granted_by {
+        Some(role) if named(session, catalog, role)?.id != current => Err(SqlError::new(
+            SqlState::FeatureNotSupported,
+            "grantor must be current user",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn grant_one(
