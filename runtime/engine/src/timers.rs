@@ -39,8 +39,10 @@ pub(crate) struct Timers {
 struct State {
     views: HashMap<RelationId, Dues>,
     armed: HashMap<PipelineId, Timer>,
-    /// The time until all views are back.
+    /// The time of epochs until all views are back.
     held_at: Option<i64>,
+    /// Nothing is waited for yet: what there was before is not fed again.
+    is_held: bool,
 }
 
 #[derive(Debug, Default)]
@@ -65,10 +67,11 @@ impl Drop for Timer {
 
 impl Timers {
     /// `io`: where is waited for the clock; the cutter of a pipeline whose time has come is found among `workers`.
-    /// `held_at`: it is that time until [`Timers::release`], and nothing is waited for.
+    /// `held_at`: epochs have that time until [`Timers::go_on`], and nothing is waited for until [`Timers::release`].
     pub fn new(clock: &Arc<dyn Clock>, io: &Handle, workers: &Arc<Workers>, held_at: Option<i64>) -> Self {
         let state = State {
             held_at,
+            is_held: held_at.is_some(),
             ..State::default()
         };
         Timers {
@@ -83,15 +86,16 @@ impl Timers {
     /// The time, in microseconds since 1970-01-01 00:00 UTC; never less than before.
     pub fn now(&self) -> i64 {
         let now = self.clock.now();
-        if let Some(held_at) = self.state.lock().held_at {
-            return held_at.min(now);
-        }
         self.told.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
-    /// The time of the clock, whatever was told.
-    pub fn of_clock(&self) -> i64 {
-        self.clock.now()
+    /// The time of an epoch that is cut now: of the oldest checkpoint, as long as views are brought back.
+    pub fn of_epoch(&self) -> i64 {
+        let held_at = self.state.lock().held_at;
+        match held_at {
+            Some(held_at) => held_at.min(self.clock.now()),
+            None => self.now(),
+        }
     }
 
     /// Whether a time of the process before is so far ahead of the clock that the clock must have been wrong then.
@@ -178,11 +182,17 @@ impl Timers {
         pipelines
     }
 
-    /// All views are back: from now on time goes on, and what is due is waited for.
+    /// All views are back: epochs have the time of the clock from now on.
+    pub fn go_on(&self) {
+        self.state.lock().held_at = None;
+    }
+
+    /// All is fed again: from now on what is due is waited for.
     pub fn release(&self) {
+        self.go_on();
         let pipelines = self.pipelines();
         let mut state = self.state.lock();
-        state.held_at = None;
+        state.is_held = false;
         for pipeline in pipelines {
             self.arm(&mut state, pipeline);
         }
@@ -195,7 +205,7 @@ impl Timers {
 
     /// Sets a pipeline's timer to its earliest moment.
     fn arm(&self, state: &mut State, pipeline: PipelineId) {
-        if state.held_at.is_some() {
+        if state.is_held {
             return;
         }
         let of_pipeline = state

@@ -89,7 +89,7 @@ impl Transport for InProcess {
         let Some(engine) = self.reach() else {
             return CutAnswer::Void;
         };
-        let now = engine.timers.now();
+        let now = engine.timers.of_epoch();
         let mut taken = {
             let mut feeds = engine.writes.feeds.lock();
             let bytes_max = engine.machine.memory.cut_bytes_max();

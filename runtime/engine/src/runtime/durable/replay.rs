@@ -124,13 +124,14 @@ impl Runtime {
         let timers = &self.engine.timers;
         for record in &mut records {
             if timers.is_to_come(record.now) {
-                record.now = timers.of_clock();
+                record.now = timers.now();
             }
         }
         let latest = records.iter().map(|record| record.now).chain(recovery.now());
         if let Some(latest) = latest.filter(|time| !timers.is_to_come(*time)).max() {
             self.engine.timers.not_before(latest);
         }
+        self.engine.timers.go_on();
         let mut feeder = Feeder {
             runtime: self,
             merged: Some(Merged::open(&self.engine, &recovery.behind)?),
