@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use rand::Rng;
+use rand::rngs::StdRng;
 use tokio::runtime::Runtime;
 use tokio_postgres::Client;
 
@@ -74,6 +76,38 @@ impl<'d, S> Suite<'d, S> {
 pub fn rounds(variable: &str) -> u64 {
     let asked = std::env::var(variable).ok().and_then(|text| text.parse().ok());
     asked.unwrap_or(6)
+}
+
+/// Writes until the server is killed: rows with the next numbers into `s (n, t)`, and values of few keys into `k (id, v)`, some of
+/// which go. `statements` and `rows`: how many at most of each, and how many rows each time.
+///
+/// # Errors
+/// What the server says.
+pub async fn write_before_a_kill(
+    client: &Client,
+    random: &mut StdRng,
+    number: &mut u64,
+    statements: u32,
+    rows: u64,
+) -> Result<(), Failure> {
+    for _ in 0..random.random_range(1..statements) {
+        let next = *number + random.random_range(1..rows);
+        let inserted = format!(
+            "INSERT INTO s SELECT i, 'x' || i FROM generate_series({number}, {}) AS g(i)",
+            next - 1
+        );
+        run(client, &inserted).await?;
+        *number = next;
+        let id = random.random_range(0..20);
+        let put =
+            format!("INSERT INTO k VALUES ({id}, {number}) ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v");
+        run(client, &put).await?;
+        if random.random_bool(0.1) {
+            run(client, &format!("DELETE FROM k WHERE id = {}", id / 2)).await?;
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(random.random_range(1..300))).await;
+    Ok(())
 }
 
 /// Rows as a line: cells with spaces between, rows with commas.

@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_cli::test::throw_away;
 use millrace_sql_tests::crash::{Process, serve_if_child};
-use millrace_sql_tests::outside::{Suite, line, refused, rounds, until};
+use millrace_sql_tests::outside::{Suite, line, refused, rounds, until, write_before_a_kill};
 use millrace_sql_tests::{Failure, connect, run, seed, start};
 use millrace_wire::Server;
 use parking_lot::Mutex;
@@ -568,27 +568,7 @@ async fn kills(place: &Path) -> Result<(), Failure> {
     let mut number = 0_u64;
     for _ in 0..rounds {
         let client = connect(server.pg).await?;
-        for _ in 0..random.random_range(1..30) {
-            let next = number + random.random_range(1..300);
-            let rows = format!(
-                "INSERT INTO s SELECT i, 'x' || i FROM generate_series({number}, {}) AS g(i)",
-                next - 1
-            );
-            run(&client, &rows).await?;
-            number = next;
-            let id = random.random_range(0..20);
-            run(
-                &client,
-                &format!(
-                    "INSERT INTO k VALUES ({id}, {number}) ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v"
-                ),
-            )
-            .await?;
-            if random.random_bool(0.1) {
-                run(&client, &format!("DELETE FROM k WHERE id = {}", id / 2)).await?;
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(random.random_range(1..300))).await;
+        write_before_a_kill(&client, &mut random, &mut number, 30, 300).await?;
         drop(client);
         server.kill()?;
         server = Process::start(&data, random.random_range(1..3), false)?;

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use millrace_sql_tests::crash::Process;
-use millrace_sql_tests::outside::{line, refused, rounds, until};
+use millrace_sql_tests::outside::{line, refused, rounds, until, write_before_a_kill};
 use millrace_sql_tests::s3::{Bucket, KEY, S3};
 use millrace_sql_tests::{Failure, connect, run, seed, start};
 use object_store::aws::AmazonS3;
@@ -163,27 +162,7 @@ pub async fn sinks(place: &Path) -> Result<(), Failure> {
     let mut number = 0_u64;
     for _ in 0..rounds {
         let client = connect(server.pg).await?;
-        for _ in 0..random.random_range(1..40) {
-            let next = number + random.random_range(1..200);
-            let rows = format!(
-                "INSERT INTO s SELECT i, 'x' || i FROM generate_series({number}, {}) AS g(i)",
-                next - 1
-            );
-            run(&client, &rows).await?;
-            number = next;
-            let id = random.random_range(0..20);
-            run(
-                &client,
-                &format!(
-                    "INSERT INTO k VALUES ({id}, {number}) ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v"
-                ),
-            )
-            .await?;
-            if random.random_bool(0.1) {
-                run(&client, &format!("DELETE FROM k WHERE id = {}", id / 2)).await?;
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(random.random_range(1..300))).await;
+        write_before_a_kill(&client, &mut random, &mut number, 40, 200).await?;
         drop(client);
         server.kill()?;
         server = Process::start(&data, random.random_range(1..3), false)?;
