@@ -405,11 +405,16 @@ async fn commit(guard: &DdlGuard<'_>, job: &Job) -> SqlResult<()> {
     for view in views(&job.put) {
         changes.push(db.beginnings(&catalog, &view)?);
     }
-    db.store().catalog().apply(changes)?;
-    db.publish(job.put.iter().cloned(), &job.removed);
-    for object in &job.put {
+    db.detach_sinks(&job.put).await;
+    let applied = db.store().catalog().apply(changes);
+    if applied.is_ok() {
+        db.publish(job.put.iter().cloned(), &job.removed);
+    }
+    let catalog = db.catalog();
+    for object in job.put.iter().filter_map(|object| catalog.object(object.id)) {
         db.start_sink(object, None);
     }
+    applied?;
     take_down(db, &gone).await;
     Ok(())
 }

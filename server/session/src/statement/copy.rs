@@ -17,6 +17,7 @@ use millrace_postgres::copy::{binary, encode};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 
+use crate::as_of;
 use crate::copy_in::CopyIn;
 use crate::names;
 use crate::object_names;
@@ -147,7 +148,7 @@ async fn query(
     source: CopySource,
     running: Running,
 ) -> SqlResult<(SchemaRef, SendableRecordBatchStream)> {
-    let scope = session.scope();
+    let mut scope = session.scope();
     let mut statement = match source {
         CopySource::Relation { name, columns } => {
             let list: Vec<String> = columns
@@ -173,6 +174,7 @@ async fn query(
         CopySource::Subscribe(_) => return Err(SqlError::internal("SUBSCRIBE is not a query")),
     };
     object_names::shown(&mut statement);
+    as_of::resolve(session, &mut scope, &mut statement).await?;
     let (plan, columns) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     Ok(session.guarded(session.start(physical)?, &columns, running))

@@ -10,6 +10,7 @@ use millrace_functions::sql::{column_names, output_types, rewrite};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 
+use crate::as_of;
 use crate::constants;
 use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
@@ -35,8 +36,9 @@ pub async fn execute(
     let written = statement.clone();
     let mut has_slept = false;
     loop {
-        let scope = session.scope();
+        let mut scope = session.scope();
         object_names::shown(statement);
+        as_of::resolve(session, &mut scope, statement).await?;
         let locks = match statement {
             ast::Statement::Query(query) => std::mem::take(&mut query.locks),
             _ => vec![],
@@ -118,6 +120,7 @@ fn bind_with_effects(
     let effects = match purpose {
         Purpose::Run => constants::replace(session, statement)?,
         Purpose::Describe => {
+            as_of::forget(statement);
             // What `set_config` would do happens when the query runs.
             constants::replace_for_description(session, statement)?;
             constants::Effects::default()

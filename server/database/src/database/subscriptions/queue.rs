@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::changes::{Changed, Epoch, INSERT};
+use super::kept::Reader;
 use super::{Position, SubscriptionInfo};
 
 /// Whose a queue is, and what it may hold.
@@ -45,6 +46,8 @@ struct State {
     ended: Option<SqlError>,
     /// The last epoch of which the reader has everything.
     epoch: Option<u64>,
+    /// Of what is kept, the newest epoch that its reader knew.
+    newest: u64,
     rows: u64,
 }
 
@@ -73,6 +76,7 @@ impl Queue {
             waiting_bytes: waiting.iter().map(|epoch| epoch.bytes).sum(),
             waiting: waiting.into(),
             ended: None,
+            newest: epoch,
             rows: 0,
         };
         Queue {
@@ -129,6 +133,50 @@ impl Queue {
         self.filled.notify_one();
     }
 
+    /// The next rows of the snapshot, or that it is complete; none: it was read.
+    fn poll_snapshot(&self, epoch: u64, context: &mut Context<'_>) -> Poll<SqlResult<Option<Event>>> {
+        let mut state = self.state.lock();
+        if let Some(why) = &state.ended {
+            return Poll::Ready(Err(why.clone()));
+        }
+        let Some(reading) = &mut state.snapshot else {
+            return Poll::Ready(Ok(None));
+        };
+        let (changes, next) = match reading.poll_unpin(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(read) => read,
+        };
+        match next {
+            Ok(Some(batch)) => {
+                state.snapshot = Some(read_on(changes));
+                drop(state);
+                Poll::Ready(self.event(epoch, &Changed::all(INSERT, batch.rows)).map(Some))
+            }
+            Ok(None) => {
+                state.snapshot = None;
+                state.epoch = Some(epoch);
+                Poll::Ready(Ok(Some(Event::Complete { epoch })))
+            }
+            Err(error) => {
+                let why = from_internal::runtime(error);
+                state.end(why.clone());
+                Poll::Ready(Err(why))
+            }
+        }
+    }
+
+    fn event(&self, epoch: u64, changed: &Changed) -> SqlResult<Event> {
+        let columns: Vec<usize> = (0..self.origin.columns).collect();
+        // Columns that were added since are not told.
+        let rows = changed.rows.project(&columns).map_err(from_internal::arrow)?;
+        self.state.lock().rows += rows.num_rows() as u64;
+        Ok(Event::Changes {
+            epoch,
+            ops: Arc::clone(&changed.ops),
+            rows,
+        })
+    }
+
     pub(super) fn info(&self, newest_epoch: u64) -> SubscriptionInfo {
         let state = self.state.lock();
         SubscriptionInfo {
@@ -138,7 +186,7 @@ impl Queue {
             session: self.origin.session,
             began_at_ms: self.origin.began_at_ms,
             epoch: state.epoch,
-            newest_epoch,
+            newest_epoch: newest_epoch.max(state.newest),
             rows: state.rows,
             waiting_bytes: state.waiting_bytes as u64,
             error: state.ended.as_ref().map(|why| why.message.clone()),
@@ -175,6 +223,8 @@ pub struct Subscription {
     begins: Position,
     /// The step that is being read, and how many pieces of it were.
     current: Option<(Arc<Epoch>, usize)>,
+    /// Where changes come from that are kept; none: they wait in the queue.
+    kept: Option<Box<Reader>>,
     /// Dropped last: who hears of it looks whether the queue is still used.
     _left: Left,
 }
@@ -194,7 +244,16 @@ impl Subscription {
             queue,
             begins,
             current: None,
+            kept: None,
             _left: Left(left),
+        }
+    }
+
+    /// The same, whose changes are read from where they are kept.
+    pub(super) fn of_kept(self, reader: Reader) -> Subscription {
+        Subscription {
+            kept: Some(Box::new(reader)),
+            ..self
         }
     }
 
@@ -214,52 +273,47 @@ impl Subscription {
                     self.queue.state.lock().epoch = Some(step.epoch);
                     return Ok(Event::Complete { epoch: step.epoch });
                 };
-                let event = self.event(step.epoch, changed);
+                let event = self.queue.event(step.epoch, changed);
                 self.current = Some((step, read + 1));
                 return event;
             }
-            if let Some(event) = std::future::poll_fn(|context| self.poll_snapshot(context)).await? {
+            let (queue, epoch) = (Arc::clone(&self.queue), self.begins.epoch);
+            let snapshot = std::future::poll_fn(move |context| queue.poll_snapshot(epoch, context));
+            if let Some(event) = snapshot.await? {
                 return Ok(event);
             }
             if let Some(step) = self.take()? {
                 self.current = Some((step, 0));
                 continue;
             }
+            if let Some(reader) = &mut self.kept {
+                let event = reader.next().await?;
+                let newest = reader.newest();
+                return self.told(event, newest);
+            }
             self.queue.filled.notified().await;
         }
     }
 
-    /// The next rows of the snapshot, or that it is complete; none: it was read.
-    fn poll_snapshot(&self, context: &mut Context<'_>) -> Poll<SqlResult<Option<Event>>> {
+    /// Whether nothing more is there yet, so that [`Self::next`] waits for a change.
+    pub fn is_idle(&self) -> bool {
+        let Some(reader) = &self.kept else { return true };
+        let state = self.queue.state.lock();
+        state.snapshot.is_none() && state.waiting.is_empty() && self.current.is_none() && reader.is_idle()
+    }
+
+    /// Notes what is told of what is kept.
+    fn told(&self, event: Event, newest: u64) -> SqlResult<Event> {
         let mut state = self.queue.state.lock();
         if let Some(why) = &state.ended {
-            return Poll::Ready(Err(why.clone()));
+            return Err(why.clone());
         }
-        let Some(reading) = &mut state.snapshot else {
-            return Poll::Ready(Ok(None));
-        };
-        let (changes, next) = match reading.poll_unpin(context) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(read) => read,
-        };
-        let epoch = self.begins.epoch;
-        match next {
-            Ok(Some(batch)) => {
-                state.snapshot = Some(read_on(changes));
-                drop(state);
-                Poll::Ready(self.event(epoch, &Changed::all(INSERT, batch.rows)).map(Some))
-            }
-            Ok(None) => {
-                state.snapshot = None;
-                state.epoch = Some(epoch);
-                Poll::Ready(Ok(Some(Event::Complete { epoch })))
-            }
-            Err(error) => {
-                let why = from_internal::runtime(error);
-                state.end(why.clone());
-                Poll::Ready(Err(why))
-            }
+        state.newest = newest;
+        match &event {
+            Event::Changes { rows, .. } => state.rows += rows.num_rows() as u64,
+            Event::Complete { epoch } => state.epoch = Some(*epoch),
         }
+        Ok(event)
     }
 
     fn take(&self) -> SqlResult<Option<Arc<Epoch>>> {
@@ -272,17 +326,5 @@ impl Subscription {
             state.waiting_bytes -= step.bytes;
         }
         Ok(step)
-    }
-
-    fn event(&self, epoch: u64, changed: &Changed) -> SqlResult<Event> {
-        let columns: Vec<usize> = (0..self.queue.origin.columns).collect();
-        // Columns that were added since are not told.
-        let rows = changed.rows.project(&columns).map_err(from_internal::arrow)?;
-        self.queue.state.lock().rows += rows.num_rows() as u64;
-        Ok(Event::Changes {
-            epoch,
-            ops: Arc::clone(&changed.ops),
-            rows,
-        })
     }
 }
