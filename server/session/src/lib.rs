@@ -31,7 +31,6 @@ mod access;
 mod advisory;
 #[cfg(test)]
 mod alter_tests;
-mod as_of;
 mod audit;
 mod changes;
 mod constants;

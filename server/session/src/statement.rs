@@ -2,6 +2,7 @@
 
 pub mod alter;
 pub mod alter_system;
+mod as_of;
 pub mod backup;
 pub mod clock;
 pub mod comment;

@@ -230,11 +230,6 @@ const CASES: &[Case] = &[
     )
     .after("DROP SUBSCRIPTION IF EXISTS s.new"),
     case(
-        "CreateSubscription",
-        "CREATE SUBSCRIPTION s.new FROM s.mv",
-        "yyyy",
-    ),
-    case(
         "CreateExternalTable",
         "CREATE EXTERNAL TABLE s.new STORED AS PARQUET LOCATION '/nowhere'",
         "nyyn",

@@ -17,14 +17,13 @@ use millrace_postgres::copy::{binary, encode};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 
-use crate::as_of;
 use crate::copy_in::CopyIn;
 use crate::names;
 use crate::object_names;
 use crate::outcome::{CopyOut, CopyRows, Outcome};
 use crate::query::{OutputColumns, Providers};
 use crate::session::Session;
-use crate::statement::{select, subscribe};
+use crate::statement::{as_of, select, subscribe};
 use crate::write::writable;
 
 /// Executes COPY.

@@ -44,13 +44,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSubscription, text: &
     let def = |view: Option<ObjectId>, info: &RelationInfo| {
         let identity = subscriptions::new_identity();
         let def = SinkDef::subscription(&create.options, identity, view, info)?;
-        let fields = info.schema.fields().iter();
-        let named = SinkDef {
-            columns: fields.map(|field| field.name().clone()).collect(),
-            ..def.clone()
-        };
-        let checked = Encoder::new(&named, &info.schema)?.check();
-        checked.map_err(|error| {
+        check(&def, info).map_err(|error| {
             error.with_hint("Cast it to text in a query: CREATE SUBSCRIPTION .. AS SELECT ..")
         })?;
         Ok(def)
@@ -94,4 +88,17 @@ pub async fn execute(session: &Arc<Session>, create: CreateSubscription, text: &
         );
     }
     done(TAG)
+}
+
+/// Refuses columns of types that cannot be kept, by their names.
+///
+/// # Errors
+/// There is one.
+pub(super) fn check(def: &SinkDef, info: &RelationInfo) -> SqlResult<()> {
+    let fields = info.schema.fields().iter();
+    let named = SinkDef {
+        columns: fields.map(|field| field.name().clone()).collect(),
+        ..def.clone()
+    };
+    Encoder::new(&named, &info.schema)?.check()
 }

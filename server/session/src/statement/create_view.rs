@@ -16,7 +16,6 @@ use millrace_database::database::definitions::Definitions;
 use millrace_database::database::jobs::{Making, Waiting};
 use millrace_database::database::replace::check_no_circle;
 use millrace_database::database::subscriptions;
-use millrace_database::sink_files::encode::Encoder;
 use millrace_engine::ViewSpec;
 use millrace_functions::sql::column_names;
 use millrace_parser::ast::{CreateMaterializedView, Emit, OptionEntry, Options};
@@ -33,7 +32,7 @@ use crate::outcome::Outcome;
 use crate::query::view_flow;
 use crate::session::Session;
 use crate::statement::create_relation::{check_columns, failed_rows};
-use crate::statement::{done, select};
+use crate::statement::{create_subscription, done, select};
 
 /// CREATE VIEW.
 pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlResult<Outcome> {
@@ -484,7 +483,8 @@ fn history_of(scope: &Scope, guard: &DdlGuard<'_>, view: &Object, ms: i64) -> Sq
         .relation()
         .ok_or_else(|| SqlError::internal("a view without rows"))?;
     let def = SinkDef::history(ms, subscriptions::new_identity(), &relation.info);
-    Encoder::new(&def, relation.schema())?.check()?;
+    create_subscription::check(&def, &relation.info)
+        .map_err(|error| error.with_hint("Cast it to text in the query of the view."))?;
     Ok(Object {
         id: guard.next_id()?,
         kind: ObjectKind::Subscription,

@@ -12,14 +12,13 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::units;
 
-use crate::as_of;
 use crate::cursor::{Cursor, Movement, Patience};
 use crate::limits::check_limit;
 use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{OutputColumns, Providers, rows_of};
 use crate::session::Session;
-use crate::statement::{done, select, subscribe};
+use crate::statement::{as_of, done, select, subscribe};
 use crate::transaction::Transaction;
 
 /// DECLARE name CURSOR FOR query.

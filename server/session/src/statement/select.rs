@@ -10,13 +10,12 @@ use millrace_functions::sql::{column_names, output_types, rewrite};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 
-use crate::as_of;
 use crate::constants;
 use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::OutputColumns;
 use crate::session::Session;
-use crate::statement::lock;
+use crate::statement::{as_of, lock};
 
 /// Why a query is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
