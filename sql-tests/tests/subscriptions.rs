@@ -21,6 +21,10 @@ use tokio::sync::watch;
 /// Accounts between which money moves, and what they have together.
 const ACCOUNTS: i64 = 60;
 const MONEY: i64 = ACCOUNTS * 1_000;
+/// The subscription that is the history of a view.
+const HISTORY: &str = "\"sums$history\"";
+/// So many epochs of it are looked at again.
+const LOOKS: usize = 40;
 /// After so long without a row a reader connects again.
 const IDLE: Duration = Duration::from_secs(20);
 
@@ -45,6 +49,8 @@ struct Held {
     /// How often it began again, and how many epochs it applied.
     connections: u64,
     epochs: u64,
+    /// What it held at the end of each epoch, of a history.
+    states: BTreeMap<i64, BTreeMap<String, i64>>,
 }
 
 impl Held {
@@ -78,6 +84,7 @@ struct Reader {
     subscription: &'static str,
     /// What holds at the end of each epoch.
     check: fn(&Held) -> bool,
+    is_history: bool,
     held: Mutex<Held>,
 }
 
@@ -86,6 +93,7 @@ impl Reader {
         Arc::new(Reader {
             subscription,
             check,
+            is_history: subscription == HISTORY,
             held: Mutex::default(),
         })
     }
@@ -169,6 +177,10 @@ impl Reader {
                     .map_err(|what| wrong(format!("epoch {told}: {what}")))?;
             }
             held.epoch = Some(told);
+            if self.is_history {
+                let state = held.rows.clone();
+                held.states.insert(told, state);
+            }
             held.epochs += 1;
             if !(self.check)(&held) {
                 return Err(wrong(format!("epoch {told} is not whole: {:?}", held.rows)));
@@ -189,9 +201,8 @@ async fn kills(place: &Path) -> Result<(), Failure> {
         "CREATE STREAM s (a BIGINT)".to_owned(),
         "CREATE TABLE accounts (id BIGINT PRIMARY KEY, v BIGINT)".to_owned(),
         format!("INSERT INTO accounts SELECT i, 1000 FROM generate_series(0, {}) AS g(i)", ACCOUNTS - 1),
-        "CREATE MATERIALIZED VIEW sums AS SELECT id % 7 AS g, sum(v)::BIGINT AS v, count(*) AS n FROM accounts GROUP BY id % 7".to_owned(),
+        "CREATE MATERIALIZED VIEW sums WITH (history = '1 day') AS SELECT id % 7 AS g, sum(v)::BIGINT AS v, count(*) AS n FROM accounts GROUP BY id % 7".to_owned(),
         "CREATE SUBSCRIPTION of_accounts FROM accounts WITH (retention = '1 day')".to_owned(),
-        "CREATE SUBSCRIPTION of_sums FROM sums WITH (retention = '1 day')".to_owned(),
         "CREATE SUBSCRIPTION of_s FROM s WITH (retention = '1 day')".to_owned(),
     ] {
         run(&client, &sql).await?;
@@ -199,11 +210,11 @@ async fn kills(place: &Path) -> Result<(), Failure> {
     drop(client);
     let readers = [
         Reader::new("of_accounts", |held| held.sum() == MONEY),
-        Reader::new("of_sums", |held| held.sum() == MONEY),
+        Reader::new(HISTORY, |held| held.sum() == MONEY),
         Reader::new("of_s", |_| true),
     ];
     let (told, address) = watch::channel(Some(server.pg));
-    let reading: Vec<_> = (readers.iter())
+    let mut reading: Vec<_> = (readers.iter())
         .map(|reader| {
             let (reader, address, seed) = (Arc::clone(reader), address.clone(), random.random());
             tokio::spawn(async move { reader.read(address, seed).await })
@@ -239,11 +250,21 @@ async fn kills(place: &Path) -> Result<(), Failure> {
     // Nothing is written any more: a cursor from now on begins when all is kept.
     for reader in &readers {
         let name = reader.subscription;
-        run(&client, &format!("DECLARE {name} SUBSCRIPTION CURSOR FOR {name}")).await?;
-        let newest = format!("SELECT newest_epoch FROM mr_catalog.subscriptions WHERE name = '{name}'");
+        run(
+            &client,
+            &format!("DECLARE c SUBSCRIPTION CURSOR FOR {name}; CLOSE c"),
+        )
+        .await?;
+        let newest = format!(
+            "SELECT newest_epoch FROM mr_catalog.subscriptions WHERE name = '{}'",
+            name.trim_matches('"')
+        );
         let newest: i64 = line(&client, &newest).await?.parse()?;
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         while reader.held.lock().epoch != Some(newest) {
+            if let Some(ended) = reading.iter_mut().find(|task| task.is_finished()) {
+                ended.await??;
+            }
             if tokio::time::Instant::now() > deadline {
                 let epoch = reader.held.lock().epoch;
                 return Err(format!("{name}: {epoch:?} instead of {newest}").into());
@@ -253,11 +274,29 @@ async fn kills(place: &Path) -> Result<(), Failure> {
     }
     told.send_replace(None);
     server_says(&client, &readers).await?;
+    let states = std::mem::take(&mut readers[1].held.lock().states);
+    let step = states.len().div_ceil(LOOKS).max(1);
+    for (epoch, state) in states.iter().step_by(step) {
+        let found = counted(&client, &format!("SELECT g, v, n FROM sums AS OF {epoch}")).await?;
+        if found != *state {
+            return Err(format!("sums as of {epoch}: {found:?} instead of {state:?}").into());
+        }
+    }
     server.kill()?;
     for task in reading {
         task.await??;
     }
     Ok(())
+}
+
+/// Rows of a query, and how often each is there.
+async fn counted(client: &tokio_postgres::Client, query: &str) -> Result<BTreeMap<String, i64>, Failure> {
+    let mut found: BTreeMap<String, i64> = BTreeMap::new();
+    for row in rows(client, query).await? {
+        let cells: Vec<String> = row.into_iter().map(Option::unwrap_or_default).collect();
+        *found.entry(cells.join("|")).or_default() += 1;
+    }
+    Ok(found)
 }
 
 /// What readers hold is what there is.
@@ -268,11 +307,7 @@ async fn server_says(client: &tokio_postgres::Client, readers: &[Arc<Reader>; 3]
         "SELECT a FROM s",
     ];
     for (reader, query) in readers.iter().zip(queries) {
-        let mut there: BTreeMap<String, i64> = BTreeMap::new();
-        for row in rows(client, query).await? {
-            let cells: Vec<String> = row.into_iter().map(Option::unwrap_or_default).collect();
-            *there.entry(cells.join("|")).or_default() += 1;
-        }
+        let there = counted(client, query).await?;
         let held = reader.held.lock();
         println!(
             "kills: {}: {} rows, {} epochs, {} connections",

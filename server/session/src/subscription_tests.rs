@@ -249,3 +249,29 @@ async fn a_large_step_is_one_epoch() {
     assert!(again == rows);
     assert!(f.ok("FETCH 10 FROM c").await.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_read_the_rows_that_there_were_is_cut_off() {
+    let f = sales().await;
+    let slow = f.other_session();
+    run(&slow, "SET subscription_buffer = '64kB'").await.unwrap();
+    run(&slow, "DECLARE c SUBSCRIPTION CURSOR FOR s FULL")
+        .await
+        .unwrap();
+    // One that has read them may be as slow as it likes.
+    let other = f.other_session();
+    run(&other, "SET subscription_buffer = '64kB'").await.unwrap();
+    run(&other, "DECLARE c SUBSCRIPTION CURSOR FOR s FULL")
+        .await
+        .unwrap();
+    assert_eq!(told(&other, "c", 2).await.len(), 2);
+    assert!(run(&other, "FETCH 1 FROM c").await.unwrap().is_empty());
+    f.ok("INSERT INTO orders SELECT x, repeat('x', 100) || x, 1 FROM generate_series(10, 2009) AS g(x)")
+        .await;
+    f.ok("FLUSH").await;
+    let error = run(&slow, "FETCH 1 FROM c WITH (timeout = '10s')")
+        .await
+        .unwrap_err();
+    assert_eq!(error.code, SqlState::ProgramLimitExceeded, "{error:?}");
+    assert_eq!(told(&other, "c", 2_000).await.len(), 2_000);
+}

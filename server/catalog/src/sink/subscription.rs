@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millrace_parser::ast::Options;
-use millrace_planner::RelationInfo;
+use millrace_planner::{RelationInfo, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::names::did_you_mean;
 use millrace_storage::{ObjectId, ObjectKind};
@@ -95,9 +95,10 @@ impl SinkDef {
             columns: (0..info.schema.fields().len())
                 .map(|column| format!("c{column}"))
                 .collect(),
-            sink_type: match info.append_only {
-                true => SinkType::AppendOnly,
-                false => SinkType::Changelog,
+            sink_type: match info.kind {
+                RelationKind::Stream => SinkType::AppendOnly,
+                // One that only grows may be replaced by one that does not.
+                RelationKind::Table | RelationKind::View => SinkType::Changelog,
             },
             rollover_ms: ROLLOVER_MS,
             target: Target::Subscription(SubscriptionSink {

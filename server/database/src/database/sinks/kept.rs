@@ -104,7 +104,7 @@ impl Writer for StepWriter {
             .map_err(of_runtime)?
             .map_err(of_sql)?;
         receipt.await.map_err(|error| of_sql(error.into()))?;
-        self.kept.remember(epoch, is_whole.then(|| Arc::new(step)));
+        self.kept.remember(step, is_whole);
         Ok(())
     }
 

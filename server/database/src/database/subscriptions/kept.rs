@@ -187,23 +187,24 @@ impl Kept {
         });
     }
 
-    /// Keeps a step at hand that is in the log. `None`: one that is too large for that.
-    pub fn remember(&self, epoch: u64, step: Option<Arc<Epoch>>) {
+    /// Keeps a step at hand that is in the log, unless it is a part of one: those are large.
+    pub fn remember(&self, step: Epoch, is_whole: bool) {
+        // Whoever still reads the rows that there were holds an old version of them.
+        for queue in self.queues.lock().iter().filter_map(Weak::upgrade) {
+            queue.pass(step.bytes);
+        }
         let mut cache = self.cache.lock();
-        match step {
-            None => {
-                *cache = Cache {
-                    behind: epoch,
-                    ..Cache::default()
-                };
+        if is_whole {
+            if cache.behind == 0 {
+                cache.behind = step.epoch - 1;
             }
-            Some(step) => {
-                if cache.behind == 0 {
-                    cache.behind = epoch - 1;
-                }
-                cache.bytes += step.bytes;
-                cache.steps.push_back(step);
-            }
+            cache.bytes += step.bytes;
+            cache.steps.push_back(Arc::new(step));
+        } else {
+            *cache = Cache {
+                behind: step.epoch,
+                ..Cache::default()
+            };
         }
         while cache.bytes > NEWEST_BYTES_MAX
             && let Some(oldest) = cache.steps.pop_front()

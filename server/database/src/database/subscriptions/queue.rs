@@ -43,6 +43,8 @@ struct State {
     snapshot: Option<Reading>,
     waiting: VecDeque<Arc<Epoch>>,
     waiting_bytes: usize,
+    /// What changed while the snapshot is read, where it does not wait here.
+    passed_bytes: usize,
     ended: Option<SqlError>,
     /// The last epoch of which the reader has everything.
     epoch: Option<u64>,
@@ -75,6 +77,7 @@ impl Queue {
             snapshot: snapshot.map(read_on),
             waiting_bytes: waiting.iter().map(|epoch| epoch.bytes).sum(),
             waiting: waiting.into(),
+            passed_bytes: 0,
             ended: None,
             newest: epoch,
             rows: 0,
@@ -97,18 +100,7 @@ impl Queue {
             && state.waiting_bytes > 0
             && state.waiting_bytes.saturating_add(epoch.bytes) > self.origin.buffer_bytes;
         if is_too_much {
-            let error = SqlError::new(
-                SqlState::ProgramLimitExceeded,
-                format!(
-                    "the subscription to {} ended because changes are read too slowly",
-                    self.origin.name
-                ),
-            )
-            .with_detail(format!(
-                "More than {} of changes wait to be read.",
-                size_text(self.origin.buffer_bytes as u64)
-            ))
-            .with_hint("Subscribe again, read faster, or raise subscription_buffer.");
+            let error = self.too_slow();
             state.end(error);
         } else {
             // Of epochs without a change the last one says it all.
@@ -121,6 +113,35 @@ impl Queue {
         drop(state);
         self.filled.notify_one();
         is_too_much
+    }
+
+    /// Something changed, in so many bytes, that its reader reads from elsewhere: it may not read the snapshot for long.
+    pub(super) fn pass(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        if state.snapshot.is_none() || state.ended.is_some() {
+            return;
+        }
+        state.passed_bytes += bytes;
+        if state.passed_bytes > self.origin.buffer_bytes {
+            state.end(self.too_slow());
+            drop(state);
+            self.filled.notify_one();
+        }
+    }
+
+    fn too_slow(&self) -> SqlError {
+        SqlError::new(
+            SqlState::ProgramLimitExceeded,
+            format!(
+                "the subscription to {} ended because changes are read too slowly",
+                self.origin.name
+            ),
+        )
+        .with_detail(format!(
+            "More than {} of changes wait to be read.",
+            size_text(self.origin.buffer_bytes as u64)
+        ))
+        .with_hint("Subscribe again, read faster, or raise subscription_buffer.")
     }
 
     /// Ends it: what waits is given up.
