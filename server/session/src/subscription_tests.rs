@@ -275,3 +275,38 @@ async fn who_does_not_read_the_rows_that_there_were_is_cut_off() {
     assert_eq!(error.code, SqlState::ProgramLimitExceeded, "{error:?}");
     assert_eq!(told(&other, "c", 2_000).await.len(), 2_000);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_whose_log_is_damaged_says_so_and_holds_nothing_up() {
+    let f = sales().await;
+    f.ok("INSERT INTO orders VALUES (3, 'cid', 7)").await;
+    f.ok("FLUSH").await;
+    let catalog = f.db.catalog();
+    let object = catalog.relation("millrace", "public", "s").unwrap();
+    let log = f.path().join("log").join(object.id.0.to_string());
+    assert!(log.exists());
+    let directory = f.stop().await;
+    for file in std::fs::read_dir(directory.path().join("log").join(log.file_name().unwrap())).unwrap() {
+        let path = file.unwrap().path();
+        let bytes = vec![7; std::fs::metadata(&path).unwrap().len() as usize];
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let f = Fixture::open(directory).await;
+    f.ok("INSERT INTO orders VALUES (4, 'dan', 1)").await;
+    f.ok("FLUSH").await;
+    assert_eq!(f.ok("SELECT count(*) FROM totals").await, ["4"]);
+    for start in ["FULL", "SINCE begin()", ""] {
+        let error = f
+            .error(&format!("DECLARE c SUBSCRIPTION CURSOR FOR s {start}"))
+            .await;
+        assert_eq!(error.message, "subscription s does not go on", "{start}");
+        assert!(error.detail.is_some());
+    }
+    let state = f
+        .ok("SELECT state, error IS NOT NULL FROM mr_catalog.subscriptions")
+        .await;
+    assert_eq!(state, ["failing|t"]);
+    f.ok("DROP SUBSCRIPTION s").await;
+    let f = f.restart().await;
+    assert!(f.ok("SHOW SUBSCRIPTIONS").await.is_empty());
+}

@@ -257,15 +257,24 @@ impl Writing {
             let delivered = self.delivered(&encoder, None).await?;
             (self.runtime.follow(relation, 0), Some(delivered))
         };
-        if self.kept.is_some() {
-            // Two steps at once would be one epoch.
-            self.until_delivered().await?;
-        }
+        // Two steps of a subscription at once would be one epoch.
+        let early = match self.kept.is_some() {
+            true => self.until_delivered().await?,
+            false => vec![],
+        };
         let mut checkpoints = (begins && !is_stream).then(|| self.runtime.checkpoints_of(relation));
         let rollover = Duration::from_millis(self.def.rollover_ms);
         let mut last = tokio::time::Instant::now() - rollover;
         // Those who wait for a step, and for what was taken to be delivered.
         let (mut waiting, mut taken): (Vec<oneshot::Sender<()>>, Vec<oneshot::Sender<()>>) = (vec![], vec![]);
+        let mut wanted = vec![];
+        for asked in early {
+            match asked {
+                Ask::Flush(done) => waiting.push(done),
+                Ask::Rows(answer) if first.is_none() => self.answer(&follower, answer)?,
+                Ask::Rows(answer) => wanted.push(answer),
+            }
+        }
         loop {
             let can_step = self.is_delivered();
             if first.is_none() && (waiting.is_empty() || !can_step) {
@@ -331,7 +340,6 @@ impl Writing {
                     }
                 }
             }
-            let mut wanted = vec![];
             while let Ok(asked) = self.asked.try_recv() {
                 match asked {
                     Ask::Flush(done) => waiting.push(done),
@@ -347,7 +355,7 @@ impl Writing {
             };
             last = tokio::time::Instant::now();
             self.commit(draft, &follower).await?;
-            for answer in wanted {
+            for answer in wanted.drain(..) {
                 self.answer(&follower, answer)?;
             }
             if let Some(checkpoint) = noted.take() {
@@ -369,21 +377,26 @@ impl Writing {
         }
     }
 
-    /// Waits until the target has all steps that were taken.
-    async fn until_delivered(&mut self) -> Result<(), Leave> {
+    /// Waits until the target has all steps that were taken; returns what was asked meanwhile.
+    async fn until_delivered(&mut self) -> Result<Vec<Ask>, Leave> {
         let mut stopped = self.stopped.clone();
+        let mut asks = vec![];
         while !self.is_delivered() {
             let Some(shipping) = &mut self.shipping else {
-                return Ok(());
+                break;
             };
             tokio::select! {
                 biased;
                 _ = stopped.wait_for(|stopped| *stopped) => return Err(Leave::Stopped),
-                () = shipping.changed() => {}
+                asked = self.asked.recv() => asks.push(asked.ok_or(Leave::Stopped)?),
+                () = shipping.changed() => self.hear(&mut vec![], &mut vec![])?,
             }
-            self.hear(&mut vec![], &mut vec![])?;
+            // Whoever asks is answered by that this is dropped.
+            if self.is_failing() {
+                asks.clear();
+            }
         }
-        Ok(())
+        Ok(asks)
     }
 
     /// Gives somebody all rows as of the step that was taken last, with its epoch.
