@@ -36,6 +36,9 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
     if tokens.iter().any(|token| is_word(Some(token), "ASOF")) {
         tokens = asof_joins(tokens)?;
     }
+    if tokens.iter().any(|token| is_word(Some(token), "OF")) {
+        short_versions(&mut tokens);
+    }
     if tokens.iter().any(|token| is_word(Some(token), "SYSTEM_TIME")) {
         temporal_aliases(&mut tokens);
     }
@@ -400,6 +403,37 @@ fn asof_joins(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Failure>
     }
 }
 
+/// `t AS OF e` is short for `t FOR SYSTEM_TIME AS OF e`, where `e` cannot be what follows an alias that is called "of".
+fn short_versions(tokens: &mut Vec<TokenWithSpan>) {
+    let mut i = 1;
+    while i + 2 < tokens.len() {
+        let begins = match &tokens[i + 2].token {
+            Token::Number(..) | Token::SingleQuotedString(_) => true,
+            Token::Word(word) if word.quote_style.is_none() => {
+                let is_one_of =
+                    |names: &[&str]| names.iter().any(|name| word.value.eq_ignore_ascii_case(name));
+                match tokens.get(i + 3).map(|token| &token.token) {
+                    Some(Token::LParen) => {
+                        is_one_of(&["NOW", "BEGIN", "PROCTIME", "CAST", "TO_TIMESTAMP", "DATE_TRUNC"])
+                    }
+                    Some(Token::SingleQuotedString(_)) => is_one_of(&["TIMESTAMP", "TIMESTAMPTZ", "DATE"]),
+                    Some(Token::Period) => true,
+                    _ => is_one_of(&["CURRENT_TIMESTAMP"]),
+                }
+            }
+            _ => false,
+        };
+        let is_said = is_word(tokens.get(i - 1), "SYSTEM_TIME");
+        if begins && !is_said && starts_with(&tokens[i..], &["AS", "OF"]) {
+            let span = tokens[i].span;
+            let word = |text: &str| TokenWithSpan::new(Token::make_word(text, None), span);
+            tokens.splice(i..i, [word("FOR"), word("SYSTEM_TIME")]);
+            i += 2;
+        }
+        i += 1;
+    }
+}
+
 /// Moves an alias in `t AS x FOR SYSTEM_TIME AS OF e`, which is how sqlparser prints, behind `e`, where it reads it.
 fn temporal_aliases(tokens: &mut [TokenWithSpan]) {
     let mut i = 2;
@@ -488,6 +522,23 @@ mod tests {
         );
         let condition = "SELECT substring('a' FROM 1) SIMILAR TO 'a' ESCAPE '#'";
         assert_eq!(printed(condition), condition.to_uppercase().replace("'A'", "'a'"));
+    }
+
+    #[test]
+    fn a_short_version_is_no_alias() {
+        for (short, long) in [
+            (
+                "SELECT * FROM v AS OF 3",
+                "SELECT * FROM v FOR SYSTEM_TIME AS OF 3",
+            ),
+            (
+                "SELECT * FROM v AS x AS OF now()",
+                "SELECT * FROM v FOR SYSTEM_TIME AS OF now() AS x",
+            ),
+        ] {
+            assert_eq!(printed(short), printed(long));
+        }
+        printed("SELECT a AS of FROM t AS of JOIN (SELECT 1) AS y ON true WHERE (of.a = 1)");
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Fixture {
     /// Waits until so many follow.
     async fn follow(&self, count: &str) {
         loop {
-            let counted = rows(&self.client, "SELECT count(*) FROM mr_catalog.subscriptions")
+            let counted = rows(&self.client, "SELECT count(*) FROM mr_catalog.subscribers")
                 .await
                 .unwrap();
             if counted[0][0].as_deref() == Some(count) {
@@ -255,7 +255,7 @@ async fn events_over_http_go_on_where_a_client_was() {
     let error = refused.json().await["error"].clone();
     assert_eq!(
         (&error["code"], &error["hint"]),
-        (&json!("55000"), &json!("Subscribe again with a snapshot."))
+        (&json!("72000"), &json!("Subscribe again with a snapshot."))
     );
 }
 
@@ -283,7 +283,7 @@ async fn a_client_that_does_not_read_is_told_so_and_holds_nothing_up() {
     let (status, mut slow) = Reading::begin(f.server.http_addr(), "", &json!({"query": "t"})).await;
     assert_eq!(status, "HTTP/1.1 200 OK");
     f.follow("1").await;
-    let waiting = "SELECT coalesce(sum(waiting_bytes), 0), count(error) FROM mr_catalog.subscriptions";
+    let waiting = "SELECT coalesce(sum(waiting_bytes), 0), count(error) FROM mr_catalog.subscribers";
     let mut id = 10;
     loop {
         f.run(&format!(
@@ -308,4 +308,62 @@ async fn a_client_that_does_not_read_is_told_so_and_holds_nothing_up() {
         }
     };
     assert_eq!(error["code"], "54000");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_over_http_goes_on_after_a_restart() {
+    let f = fixture().await;
+    f.run("CREATE SUBSCRIPTION kept FROM m WITH (retention = '1 hour')")
+        .await;
+    let accept = "Accept: text/event-stream\r\n";
+    let query = json!({"query": "kept"});
+    let (status, mut reading) = Reading::begin(f.server.http_addr(), accept, &query).await;
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let (_, _, data) = event(&mut reading).await;
+    assert_eq!(
+        (&data["op"], &data["row"]),
+        (&json!("insert"), &json!({"v": "a", "n": 1}))
+    );
+    let (id, kind, _) = event(&mut reading).await;
+    assert_eq!(kind, "progress");
+    drop(reading);
+    // COPY reads it as well.
+    f.run("INSERT INTO t VALUES (2, 'b')").await;
+    let copy = f
+        .client
+        .copy_out("COPY (SUBSCRIBE kept) TO STDOUT")
+        .await
+        .unwrap();
+    let mut copy = Box::pin(copy);
+    let mut copied: Vec<String> = vec![];
+    while copied.len() < 2 {
+        let lines = copy.next().await.unwrap().unwrap();
+        copied.extend(lines.split_inclusive(|byte| *byte == b'\n').map(without_epoch));
+    }
+    copied.sort();
+    assert_eq!(copied, ["insert\ta\t1", "insert\tb\t1"]);
+    drop(copy);
+    let Fixture {
+        server, _directory, ..
+    } = f;
+    server.shutdown().await;
+    let server = start(_directory.path()).await.unwrap();
+    let again = format!("{accept}Last-Event-ID: {}\r\n", id.unwrap());
+    let (status, mut reading) = Reading::begin(server.http_addr(), &again, &query).await;
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let (_, _, data) = event(&mut reading).await;
+    assert_eq!(
+        (&data["op"], &data["row"]),
+        (&json!("insert"), &json!({"v": "b", "n": 1}))
+    );
+    let (next, kind, _) = event(&mut reading).await;
+    assert_eq!(kind, "progress");
+    assert!(next.is_some());
+    // An id of another subscription says nothing here.
+    let foreign = format!("{accept}Last-Event-ID: 6b0c1bd0-6a0f-4b7f-9c2c-4c5b6a3f2d10:1\r\n");
+    let (status, mut refused) = Reading::begin(server.http_addr(), &foreign, &query).await;
+    assert_eq!(status, "HTTP/1.1 400 Bad Request");
+    assert_eq!(refused.json().await["error"]["code"], "72000");
+    drop(reading);
+    server.shutdown().await;
 }

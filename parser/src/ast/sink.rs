@@ -31,7 +31,7 @@ pub enum SinkInput {
     Query(Box<Query>),
 }
 
-/// `CREATE SUBSCRIPTION s FROM mv WITH (retention = ..)`.
+/// `CREATE SUBSCRIPTION s FROM mv | AS query WITH (retention = ..)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateSubscription {
     /// The subscription's name.
@@ -39,7 +39,7 @@ pub struct CreateSubscription {
     /// `IF NOT EXISTS`.
     pub if_not_exists: bool,
     /// What it reads.
-    pub from: ObjectName,
+    pub input: SinkInput,
     /// `WITH (..)`.
     pub options: Options,
 }

@@ -185,7 +185,11 @@ impl Display for CreateSink {
 impl Display for CreateSubscription {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let exists = when(self.if_not_exists, "IF NOT EXISTS ");
-        write!(f, "CREATE SUBSCRIPTION {exists}{} FROM {}", self.name, self.from)?;
+        write!(f, "CREATE SUBSCRIPTION {exists}{} ", self.name)?;
+        match &self.input {
+            SinkInput::Relation(name) => write!(f, "FROM {name}")?,
+            SinkInput::Query(query) => write!(f, "AS {query}")?,
+        }
         with(f, &self.options)
     }
 }

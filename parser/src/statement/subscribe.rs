@@ -27,7 +27,11 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Subscribe> {
         as_of: None,
     };
     loop {
-        if subscribe.as_of.is_none() && reader.take(&["AS", "OF"]) {
+        // What is short there is long by now (`normalise`).
+        let is_as_of = |reader: &mut Reader<'_>| {
+            reader.take(&["AS", "OF"]) || reader.take(&["FOR", "SYSTEM_TIME", "AS", "OF"])
+        };
+        if subscribe.as_of.is_none() && is_as_of(reader) {
             subscribe.as_of = Some(reader.expr()?);
         } else if subscribe.upsert.is_none() && reader.take(&["ENVELOPE"]) {
             subscribe.upsert = Some(envelope(reader)?);

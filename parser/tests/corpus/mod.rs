@@ -28,6 +28,7 @@ pub const OURS: &[&str] = &[
     "CREATE SINK s FROM mv WITH (connector = 'file', delivery = 'exactly_once') FORMAT PLAIN ENCODE JSON",
     "CREATE SINK IF NOT EXISTS s AS WITH x AS (SELECT 1) SELECT * FROM x EMIT CHANGES WITH (connector = 'file', delivery = 'at_least_once')",
     "CREATE SUBSCRIPTION sub FROM mv WITH (retention = '1 day')",
+    "CREATE SUBSCRIPTION IF NOT EXISTS s.sub AS SELECT a, count(*) AS n FROM t GROUP BY a WITH (retention = '1 day')",
     "CREATE EXTERNAL TABLE f STORED AS PARQUET LOCATION '/tmp/x.parquet'",
     "CREATE EXTERNAL TABLE IF NOT EXISTS f (a INT, b TEXT) STORED AS CSV WITH HEADER ROW PARTITIONED BY (b) LOCATION 'x' OPTIONS ('format.delimiter' ';')",
     "CREATE FUNCTION f(a int) RETURNS int LANGUAGE sql AS 'SELECT a + 1'",

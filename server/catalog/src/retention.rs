@@ -35,6 +35,28 @@ impl Retention {
         }
     }
 
+    /// For so many milliseconds.
+    pub fn of_time(ms: i64) -> Retention {
+        Retention {
+            retention_ms: Some(ms),
+            ..Retention::default()
+        }
+    }
+
+    /// The same, of so many bytes where nothing is said of them.
+    #[must_use]
+    pub fn of_at_most(self, bytes: u64) -> Retention {
+        Retention {
+            retention_bytes: self.retention_bytes.or(Some(bytes)),
+            ..self
+        }
+    }
+
+    /// For how long, in milliseconds, and how many bytes are kept.
+    pub fn kept(&self) -> (Option<i64>, Option<u64>) {
+        (self.retention_ms, self.retention_bytes)
+    }
+
     /// The same of a temporary table, of which nothing outlasts the process.
     #[must_use]
     pub fn temporary(self, on_commit: OnCommit) -> Retention {

@@ -141,15 +141,14 @@ impl Class {
             | ObjectKind::View
             | ObjectKind::MaterializedView
             | ObjectKind::ExternalTable
-            | ObjectKind::Sink => Class::Table,
+            | ObjectKind::Sink
+            | ObjectKind::Subscription => Class::Table,
             ObjectKind::Sequence => Class::Sequence,
             ObjectKind::Function => Class::Function,
             ObjectKind::Schema => Class::Schema,
             ObjectKind::Database => Class::Database,
             ObjectKind::Secret => Class::Secret,
-            ObjectKind::User | ObjectKind::Index | ObjectKind::Subscription | ObjectKind::Setting => {
-                return None;
-            }
+            ObjectKind::User | ObjectKind::Index | ObjectKind::Setting => return None,
         })
     }
 

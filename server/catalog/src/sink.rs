@@ -3,6 +3,7 @@
 
 pub mod avro;
 mod options;
+mod subscription;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use self::avro::AvroSchemas;
 pub use self::options::SinkOptions;
+pub use self::subscription::{LOG_COLUMNS, SubscriptionSink};
 use crate::connector::delta;
 use crate::connector::files::{BucketPlace, FilesPlace};
 use crate::connector::kafka::KafkaTarget;
@@ -100,6 +102,7 @@ pub enum Target {
     Bucket(BucketSink),
     Webhook(WebhookSink),
     Delta(DeltaSink),
+    Subscription(SubscriptionSink),
 }
 
 /// Files of the server's machine.
@@ -247,13 +250,18 @@ impl Target {
             Target::Bucket(_) => "s3",
             Target::Webhook(_) => "webhook",
             Target::Delta(_) => "delta",
+            Target::Subscription(_) => "subscription",
         }
     }
 
     /// The columns of the key of what goes to another system, by position.
     pub fn key(&self) -> Option<&[usize]> {
         match self {
-            Target::Files(_) | Target::Bucket(_) | Target::Webhook(_) | Target::Delta(_) => None,
+            Target::Files(_)
+            | Target::Bucket(_)
+            | Target::Webhook(_)
+            | Target::Delta(_)
+            | Target::Subscription(_) => None,
             Target::Kafka(kafka) => kafka.key.as_deref(),
             Target::Postgres(postgres) => postgres.key.as_deref(),
         }
@@ -266,7 +274,8 @@ impl Target {
             | Target::Kafka(_)
             | Target::Postgres(_)
             | Target::Bucket(_)
-            | Target::Delta(_) => Delivery::ExactlyOnce,
+            | Target::Delta(_)
+            | Target::Subscription(_) => Delivery::ExactlyOnce,
             Target::Webhook(_) => Delivery::AtLeastOnce,
         }
     }
@@ -277,7 +286,7 @@ impl Target {
             Target::Files(files) => Some(files.format),
             Target::Bucket(bucket) => Some(bucket.format),
             Target::Webhook(_) => Some(FileFormat::Json),
-            Target::Delta(_) => Some(FileFormat::Parquet),
+            Target::Delta(_) | Target::Subscription(_) => Some(FileFormat::Parquet),
             Target::Kafka(_) | Target::Postgres(_) => None,
         }
     }
@@ -300,6 +309,7 @@ impl Target {
                 .unwrap_or_default(),
             Target::Delta(delta) => delta.place().map(|place| place.shown()).unwrap_or_default(),
             Target::Webhook(webhook) => webhook.target().map(|target| target.shown()).unwrap_or_default(),
+            Target::Subscription(_) => String::new(),
         }
     }
 
@@ -311,7 +321,7 @@ impl Target {
             Target::Delta(_) => FileFormat::Parquet.name(),
             Target::Kafka(KafkaSink { avro: Some(_), .. }) => "avro",
             Target::Kafka(_) | Target::Webhook(_) => FileFormat::Json.name(),
-            Target::Postgres(_) => "rows",
+            Target::Postgres(_) | Target::Subscription(_) => "rows",
         }
     }
 }
@@ -364,7 +374,7 @@ impl SinkDef {
     #[must_use]
     pub fn with_secrets(mut self, secrets: Secrets) -> SinkDef {
         match &mut self.target {
-            Target::Files(_) => {}
+            Target::Files(_) | Target::Subscription(_) => {}
             Target::Kafka(kafka) => kafka.secrets = secrets,
             Target::Postgres(postgres) => postgres.secrets = secrets,
             Target::Bucket(bucket) => bucket.secrets = secrets,

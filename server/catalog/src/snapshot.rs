@@ -117,6 +117,13 @@ impl CatalogSnapshot {
         self.objects.values()
     }
 
+    /// The subscription that has the history of a view, if it has one.
+    pub fn history_of(&self, view: ObjectId) -> Option<&Arc<Object>> {
+        self.dependents(&BTreeSet::from([view]))
+            .into_iter()
+            .find(|object| matches!(&object.definition, Definition::Sink(def) if def.is_history_of(view)))
+    }
+
     /// A relation or index by its full name.
     pub fn relation(&self, database: &str, schema: &str, name: &str) -> Option<&Arc<Object>> {
         let id = self

@@ -44,7 +44,7 @@ pub async fn open(sink: &SinkDef, by: &By<'_>) -> Result<Box<dyn Writer>, Connec
         Target::Bucket(bucket) => Ok(Box::new(BucketWriter::open(bucket).await?)),
         Target::Delta(delta) => Ok(Box::new(DeltaWriter::open(delta).await?)),
         Target::Webhook(webhook) => Ok(Box::new(WebhookWriter::open(webhook, by.private_hosts).await?)),
-        Target::Files(_) => Err(nothing_to_connect()),
+        Target::Files(_) | Target::Subscription(_) => Err(nothing_to_connect()),
     }
 }
 
@@ -59,10 +59,13 @@ pub async fn check(sink: &SinkDef, by: &By<'_>) -> Result<(), ConnectorError> {
         Target::Bucket(bucket) => BucketWriter::check(bucket).await,
         Target::Delta(delta) => DeltaWriter::check(delta).await,
         Target::Webhook(webhook) => WebhookWriter::check(webhook, by.private_hosts).await,
-        Target::Files(_) => Err(nothing_to_connect()),
+        Target::Files(_) | Target::Subscription(_) => Err(nothing_to_connect()),
     }
 }
 
 fn nothing_to_connect() -> ConnectorError {
-    ConnectorError::lasting("files are written by the server itself", "Create the sink again.")
+    ConnectorError::lasting(
+        "files and subscriptions are written by the server itself",
+        "Create the sink again.",
+    )
 }

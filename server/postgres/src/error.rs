@@ -226,6 +226,8 @@ sql_states! {
     IoError = "58030",
     /// There is no such file.
     UndefinedFile = "58P01",
+    /// What changed since a moment is not kept any more.
+    SnapshotTooOld = "72000",
     /// The data directory or a file in it is damaged.
     DataCorrupted = "XX001",
     /// A defect of millrace.

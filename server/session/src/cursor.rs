@@ -1,13 +1,14 @@
 //! Cursors: a query, or a relation that is followed, whose rows are fetched in portions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::{StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use millrace_database::clock::now_ms;
 use millrace_postgres::error::{SqlError, SqlState};
 
@@ -20,8 +21,8 @@ pub struct Cursor {
     pub schema: SchemaRef,
     /// The query, for `SHOW CURSORS`.
     pub query: String,
-    /// Whether it is over SUBSCRIBE.
-    pub is_following: bool,
+    /// What a FETCH without a timeout waits for.
+    pub patience: Patience,
     /// Whether it moves in both directions.
     pub scrolls: bool,
     /// When it was declared, in milliseconds since 1970-01-01 UTC.
@@ -35,6 +36,8 @@ pub struct Cursor {
 pub enum Patience {
     /// Its rows: of a query they come by themselves.
     None,
+    /// Nothing: it takes what is there.
+    Present,
     /// The first row; then it takes what is there.
     FirstRow,
     /// As many rows as it wants, until then.
@@ -43,6 +46,8 @@ pub enum Patience {
 
 struct Rows {
     stream: Option<SendableRecordBatchStream>,
+    /// Whether the stream has nothing more yet.
+    idle: Arc<AtomicBool>,
     /// The rest of a batch of which some rows were fetched.
     rest: Option<RecordBatch>,
     /// All rows so far, of one that scrolls.
@@ -81,6 +86,7 @@ impl Cursor {
     pub fn new(hold: bool, query: String, schema: SchemaRef, stream: SendableRecordBatchStream) -> Self {
         let rows = Rows {
             stream: Some(stream),
+            idle: Arc::default(),
             rest: None,
             kept: Kept::default(),
         };
@@ -88,7 +94,7 @@ impl Cursor {
             hold,
             schema,
             query,
-            is_following: false,
+            patience: Patience::None,
             scrolls: false,
             began_at_ms: now_ms(),
             rows: Arc::new(tokio::sync::Mutex::new(rows)),
@@ -98,8 +104,20 @@ impl Cursor {
     /// A cursor over what is followed.
     pub fn following(hold: bool, query: String, stream: SendableRecordBatchStream) -> Self {
         Cursor {
-            is_following: true,
+            patience: Patience::FirstRow,
             ..Cursor::new(hold, query, stream.schema(), stream)
+        }
+    }
+
+    /// A cursor over what a subscription keeps, which outlives its transaction; `idle`: whether nothing more is there yet.
+    pub fn over_kept(query: String, stream: SendableRecordBatchStream, idle: Arc<AtomicBool>) -> Self {
+        let cursor = Cursor::new(true, query, stream.schema(), stream);
+        if let Ok(mut rows) = cursor.rows.try_lock() {
+            rows.idle = idle;
+        }
+        Cursor {
+            patience: Patience::Present,
+            ..cursor
         }
     }
 
@@ -170,6 +188,20 @@ impl Rows {
         };
         let next = match patience {
             Patience::None | Patience::FirstRow => stream.next().await,
+            Patience::Present => {
+                let next = match stream.next().now_or_never() {
+                    Some(next) => next,
+                    None if self.idle.load(Ordering::Acquire) => return Ok(None),
+                    None => stream.next().await,
+                };
+                // A batch without rows says that there is nothing more yet.
+                if let Some(Ok(batch)) = &next
+                    && batch.num_rows() == 0
+                {
+                    return Ok(None);
+                }
+                next
+            }
             Patience::Until(deadline) => match tokio::time::timeout_at(deadline, stream.next()).await {
                 Ok(next) => next,
                 Err(_) => return Ok(None),

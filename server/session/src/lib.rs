@@ -44,6 +44,8 @@ mod explain_tests;
 mod external_tests;
 #[cfg(test)]
 mod health_tests;
+#[cfg(test)]
+mod history_tests;
 mod identity;
 #[cfg(test)]
 mod job_tests;
@@ -79,6 +81,8 @@ mod statement;
 mod status;
 #[cfg(test)]
 mod subscribe_tests;
+#[cfg(test)]
+mod subscription_tests;
 #[cfg(test)]
 mod table_log_tests;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 pub mod alter;
 pub mod alter_system;
+mod as_of;
 pub mod backup;
 pub mod clock;
 pub mod comment;
@@ -13,6 +14,7 @@ pub mod create_namespace;
 pub mod create_relation;
 mod create_sequence;
 mod create_sink;
+mod create_subscription;
 pub mod create_view;
 pub mod cursor;
 pub mod delete;
@@ -119,7 +121,9 @@ async fn execute_unnoted(
         Statement::Checkpoint => Box::pin(transaction::checkpoint(session)).await,
         Statement::Wait => Box::pin(job::wait(session)).await,
         Statement::CreateSink(create) => Box::pin(create_sink::execute(session, *create, &parsed.text)).await,
-        Statement::CreateSubscription(_) => unsupported("CREATE SUBSCRIPTION"),
+        Statement::CreateSubscription(create) => {
+            Box::pin(create_subscription::execute(session, *create, &parsed.text)).await
+        }
         Statement::CreateExternalTable(create) => {
             Box::pin(create_external::execute(session, *create, &parsed.text)).await
         }
@@ -130,7 +134,9 @@ async fn execute_unnoted(
         Statement::DeclareSubscribeCursor(declare) => {
             Box::pin(cursor::declare_subscribe(session, &declare, &parsed.text)).await
         }
-        Statement::DeclareSubscriptionCursor(_) => unsupported("a subscription cursor"),
+        Statement::DeclareSubscriptionCursor(declare) => {
+            Box::pin(cursor::declare_subscription(session, &declare, &parsed.text)).await
+        }
         Statement::AlterRelation(alter) => Box::pin(alter::execute(session, *alter)).await,
         Statement::AlterSystemSet(alter) => alter_system::execute(session, &alter).await,
         Statement::CreateRole(create) => Box::pin(role::create(session, &create)).await,
@@ -318,6 +324,7 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::CreateFunction(_) => "CREATE FUNCTION",
         Statement::CreateMaterializedView(_) => "CREATE MATERIALIZED VIEW",
         Statement::CreateSink(_) => "CREATE SINK",
+        Statement::CreateSubscription(_) => "CREATE SUBSCRIPTION",
         Statement::Drop(_) => "DROP",
         Statement::AlterRelation(_) => "ALTER",
         Statement::CreateRole(_) => "CREATE ROLE",
@@ -347,10 +354,13 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
 /// Whether a statement that defines something does more than that, so that it cannot wait for COMMIT.
 fn acts_at_once(statement: &Statement, implicit: bool) -> bool {
     match statement {
-        Statement::CreateSink(_) | Statement::DropOwned(_) => true,
+        Statement::CreateSink(_) | Statement::CreateSubscription(_) | Statement::DropOwned(_) => true,
         // In one query with others it is a job like any other.
         Statement::CreateMaterializedView(_) => implicit,
-        Statement::Drop(drop) => matches!(drop.kind, ObjectKind::Database | ObjectKind::Sink),
+        Statement::Drop(drop) => matches!(
+            drop.kind,
+            ObjectKind::Database | ObjectKind::Sink | ObjectKind::Subscription
+        ),
         Statement::AlterRelation(alter) => match alter.operations.as_slice() {
             [AlterOperation::SetOptions(options)] => options
                 .0

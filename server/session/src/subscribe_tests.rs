@@ -303,7 +303,7 @@ async fn a_query_is_followed_once_by_all_who_follow_it() {
     assert_eq!(read(&f.session, "b", 1).await, ["upsert|ann|2"]);
     assert_eq!(read(&f.session, "c", 1).await, ["insert|3|ann"]);
     let queries = f
-        .ok("SELECT DISTINCT query FROM mr_catalog.subscriptions ORDER BY query")
+        .ok("SELECT DISTINCT query FROM mr_catalog.subscribers ORDER BY query")
         .await;
     assert_eq!(
         queries,
@@ -359,7 +359,7 @@ async fn nothing_of_a_query_is_left_after_a_start() {
         let mut totals = f.ok("SELECT who, total FROM totals").await;
         totals.sort();
         assert_eq!(totals, ["ann|15", "bob|20"]);
-        assert_eq!(f.ok("SELECT count(*) FROM mr_catalog.subscriptions").await, ["0"]);
+        assert_eq!(f.ok("SELECT count(*) FROM mr_catalog.subscribers").await, ["0"]);
         // What gets its number is not taken for it.
         f.ok("CREATE MATERIALIZED VIEW smallest AS SELECT who, min(amount) AS m FROM orders GROUP BY who")
             .await;

@@ -65,7 +65,7 @@ fn relations<'a>(catalog: &'a CatalogSnapshot, database: &'a str) -> Vec<&'a Arc
         .filter(|object| {
             !matches!(
                 object.kind,
-                ObjectKind::Index | ObjectKind::Sink | ObjectKind::Sequence
+                ObjectKind::Index | ObjectKind::Sink | ObjectKind::Subscription | ObjectKind::Sequence
             )
         })
         .collect()

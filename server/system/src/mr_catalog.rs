@@ -14,6 +14,7 @@ mod secrets;
 mod sinks;
 mod sources;
 mod stages;
+mod subscribers;
 mod subscriptions;
 mod tasks;
 mod tokens;
@@ -36,7 +37,7 @@ use crate::pg_catalog::SystemRelation;
 type Rows = fn(&Database, Acting) -> Columns;
 
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, Rows); 28] = [
+const RELATIONS: [(&str, Rows); 29] = [
     ("batches", |database, _| batches::batches(database)),
     ("checkpoints", |database, _| recovery::checkpoints(database)),
     ("cpu", |database, _| cpu::columns(database)),
@@ -58,7 +59,8 @@ const RELATIONS: [(&str, Rows); 28] = [
     ("sinks", |database, _| sinks::columns(database)),
     ("sources", |database, _| sources::columns(database)),
     ("stages", |database, _| stages::columns(database)),
-    ("subscriptions", subscriptions::columns),
+    ("subscribers", subscribers::columns),
+    ("subscriptions", |database, _| subscriptions::columns(database)),
     ("tasks", |database, _| tasks::columns(database)),
     ("tokens", |database, _| tokens::columns(database)),
     ("unbounded_state", |database, _| views::unbounded_state(database)),

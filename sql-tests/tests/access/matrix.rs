@@ -65,6 +65,8 @@ const SETUP: &str = "
     CREATE STREAM s.made (n bigint) WITH (connector = 'datagen', rows = 3);
     CREATE VIEW s.v AS SELECT * FROM s.t; CREATE MATERIALIZED VIEW s.mv AS SELECT a, count(*) FROM s.t GROUP BY a;
     CREATE FUNCTION s.f(x int) RETURNS int LANGUAGE sql AS 'SELECT x + 1'; REVOKE ALL ON FUNCTION s.f FROM PUBLIC;
+    CREATE TABLE s.kt (a int); CREATE SUBSCRIPTION s.kept FROM s.kt WITH (retention = '1 hour');
+    ALTER TABLE s.kt OWNER TO ann; ALTER SUBSCRIPTION s.kept OWNER TO ann;
     ALTER TABLE s.t OWNER TO ann; ALTER STREAM s.st OWNER TO ann; ALTER SEQUENCE s.q OWNER TO ann; ALTER VIEW s.v OWNER TO ann;
     ALTER STREAM s.made OWNER TO ann; ALTER MATERIALIZED VIEW s.mv OWNER TO ann; ALTER FUNCTION s.f OWNER TO ann;
     CREATE SECRET s.k AS 'x'; CREATE SECRET s.own AS 'x'; ALTER SECRET s.k OWNER TO ann; ALTER SECRET s.own OWNER TO ann;
@@ -140,8 +142,13 @@ const CASES: &[Case] = &[
     ),
     case(
         "DeclareSubscriptionCursor",
-        "DECLARE c SUBSCRIPTION CURSOR FOR x",
-        "yyyy",
+        "DECLARE c SUBSCRIPTION CURSOR FOR s.kept",
+        "yyyn",
+    ),
+    case(
+        "DeclareSubscribeCursor",
+        "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO s.kept; COMMIT",
+        "yyyn",
     ),
     // What is written.
     case("Insert", "INSERT INTO s.t VALUES (100, 1)", "yyyn").after("DELETE FROM s.t WHERE a = 100"),
@@ -212,9 +219,16 @@ const CASES: &[Case] = &[
     ),
     case(
         "CreateSubscription",
-        "CREATE SUBSCRIPTION s.new FROM s.mv",
-        "yyyy",
-    ),
+        "CREATE SUBSCRIPTION s.new FROM s.kt WITH (retention = '1 hour')",
+        "yyyn",
+    )
+    .after("DROP SUBSCRIPTION IF EXISTS s.new"),
+    case(
+        "CreateSubscription",
+        "CREATE SUBSCRIPTION s.new AS SELECT a FROM s.kt WITH (retention = '1 hour')",
+        "yyyn",
+    )
+    .after("DROP SUBSCRIPTION IF EXISTS s.new"),
     case(
         "CreateExternalTable",
         "CREATE EXTERNAL TABLE s.new STORED AS PARQUET LOCATION '/nowhere'",
@@ -293,7 +307,12 @@ const CASES: &[Case] = &[
     // There is none of these; `privileges` has a sink.
     case("Drop", "DROP SINK s.nothing", "yyyy"),
     case("Explain", "EXPLAIN ANALYZE SINK s.nothing", "yyyy"),
-    case("Drop", "DROP SUBSCRIPTION s.nothing", "yyyy"),
+    case("Drop", "DROP SUBSCRIPTION s.lost", "ynnn")
+        .before(
+            "DROP SUBSCRIPTION IF EXISTS s.lost; CREATE SUBSCRIPTION s.lost FROM s.kt WITH (retention = '1 hour'); \
+             ALTER SUBSCRIPTION s.lost OWNER TO ann",
+        )
+        .after("DROP SUBSCRIPTION IF EXISTS s.lost"),
     // Whoever has a privilege without the right to grant it is warned.
     case("Grant", "GRANT USAGE ON SEQUENCE s.q TO gus", "yyyn"),
     case("Grant", "GRANT EXECUTE ON FUNCTION s.f TO gus", "yyyn"),

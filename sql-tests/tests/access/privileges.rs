@@ -241,7 +241,7 @@ async fn what_others_follow_is_hidden() {
         "DECLARE c CURSOR FOR SUBSCRIBE (SELECT count(*) AS n FROM s.t WHERE a <> 4711)",
     )
     .await;
-    let seen = "SELECT query FROM mr_catalog.subscriptions";
+    let seen = "SELECT query FROM mr_catalog.subscribers";
     let query = "SELECT count(*) AS n FROM s.t WHERE a <> 4711";
     assert_eq!(ok(&ann, seen).await, [query]);
     assert_eq!(ok(&first, seen).await, [query]);

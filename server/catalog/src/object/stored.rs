@@ -102,6 +102,8 @@ struct StoredProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     on_error: Option<OnError>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    history_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     event_time: Option<StoredEventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     connector: Option<ConnectorDef>,
@@ -232,6 +234,7 @@ impl Object {
                 properties.on_error.unwrap_or_default(),
                 properties.errors.is_some(),
             );
+            let query = query.with_history(properties.history_ms);
             Arc::new(query.with_priority(properties.priority.unwrap_or_default()))
         });
         let relation = |kind: RelationKind| -> SqlResult<Definition> {
@@ -317,7 +320,7 @@ impl Object {
                 is_unique: properties.is_unique,
                 is_constraint: properties.is_constraint,
             }),
-            ObjectKind::Sink => {
+            ObjectKind::Sink | ObjectKind::Subscription => {
                 let sink = properties
                     .sink
                     .ok_or_else(|| damaged("it has no definition".into()))?;
@@ -369,6 +372,7 @@ fn store_query(query: &QueryDef, stored: &mut StoredProperties) {
     stored.flow = (query.flow != FlowDef::default()).then_some(query.flow);
     stored.priority = (query.priority != Priority::default()).then_some(query.priority);
     stored.on_error = (query.on_error != OnError::default()).then_some(query.on_error);
+    stored.history_ms = query.history_ms;
 }
 
 fn store_check(check: &CheckDef) -> StoredCheck {

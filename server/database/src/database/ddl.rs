@@ -331,7 +331,11 @@ pub(crate) async fn take_down(db: &Database, objects: &[Arc<Object>]) {
         tracing::debug!(%error, "relations were not in the runtime when they were removed");
     }
     for object in objects {
-        if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table)
+        let has_log = matches!(
+            object.kind,
+            ObjectKind::Stream | ObjectKind::Table | ObjectKind::Subscription
+        );
+        if has_log
             && db.store().logs().contains(object.id.0)
             && let Err(error) = db.store().logs().remove(object.id.0)
         {

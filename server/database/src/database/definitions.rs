@@ -387,7 +387,14 @@ impl Definitions {
                 key: ANNOUNCED.to_owned(),
             });
         }
-        db.store().catalog().apply(changes)?;
+        // They follow what takes the place of their relations.
+        db.detach_sinks(&objects).await;
+        let applied = db.store().catalog().apply(changes);
+        if let Err(error) = applied {
+            let before = objects.iter().filter_map(|object| self.base.object(object.id));
+            before.for_each(|object| db.start_sink(object, None));
+            return Err(error.into());
+        }
         for object in &objects {
             let Some(relation) = object.relation().filter(|relation| relation.query.is_none()) else {
                 continue;
@@ -404,6 +411,9 @@ impl Definitions {
         }
         let removed: Vec<ObjectId> = gone.iter().map(|object| object.id).collect();
         db.publish(objects.iter().cloned(), &removed);
+        for object in &objects {
+            db.start_sink(object, None);
+        }
         for object in objects
             .iter()
             .filter(|object| self.base.object(object.id).is_none())

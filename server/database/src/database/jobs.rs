@@ -23,8 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::database::Database;
-use crate::database::ddl::{DdlGuard, take_down};
-use crate::database::maintenance::beginnings_fact;
+use crate::database::ddl::{DdlGuard, gone_facts, take_down};
 use crate::running::Running;
 
 /// Back-fills that run at once; more wait for their turn.
@@ -383,33 +382,26 @@ async fn commit(guard: &DdlGuard<'_>, job: &Job) -> SqlResult<()> {
         .rev()
         .filter_map(|id| catalog.object(*id).cloned())
         .collect();
-    let mut changes: Vec<CatalogChange> = gone
-        .iter()
-        .map(|object| CatalogChange::Remove(object.id))
-        .collect();
+    let mut changes = gone_facts(&gone);
     changes.extend(
         job.put
             .iter()
             .map(|object| CatalogChange::Put(object.to_stored())),
     );
-    let views = |objects: &[Arc<Object>]| -> Vec<Arc<Object>> {
-        let views = objects
-            .iter()
-            .filter(|object| object.kind == ObjectKind::MaterializedView);
-        views.cloned().collect()
-    };
-    for view in views(&gone) {
-        let key = beginnings_fact(view.id);
-        changes.push(CatalogChange::RemoveFact { key });
+    let is_view = |object: &&Arc<Object>| object.kind == ObjectKind::MaterializedView;
+    for view in job.put.iter().filter(is_view) {
+        changes.push(db.beginnings(&catalog, view)?);
     }
-    for view in views(&job.put) {
-        changes.push(db.beginnings(&catalog, &view)?);
+    db.detach_sinks(&job.put).await;
+    let applied = db.store().catalog().apply(changes);
+    if applied.is_ok() {
+        db.publish(job.put.iter().cloned(), &job.removed);
     }
-    db.store().catalog().apply(changes)?;
-    db.publish(job.put.iter().cloned(), &job.removed);
-    for object in &job.put {
+    let catalog = db.catalog();
+    for object in job.put.iter().filter_map(|object| catalog.object(object.id)) {
         db.start_sink(object, None);
     }
+    applied?;
     take_down(db, &gone).await;
     Ok(())
 }

@@ -206,6 +206,8 @@ impl Database {
                 *end = source.end.min(*end);
             }
         }
+        // Of a subscription only rows are read again, wherever they were written.
+        settled.extend(self.subscriptions.logs().into_iter().map(|(id, end)| (id.0, end)));
         settled
     }
 
@@ -219,13 +221,15 @@ impl Database {
         }
     }
 
-    /// Of each stream that forgets rows, the first that is still needed.
+    /// Of each log that forgets rows, the first that is still needed: of a stream, and of what a subscription keeps.
     fn needed_offsets(&self) -> BTreeMap<u64, u64> {
         let catalog = self.catalog();
         let forgetting = catalog.objects().filter(|object| {
             let relation = object.relation();
             object.kind == ObjectKind::Stream && relation.is_some_and(|relation| relation.keeping.forgets())
         });
+        let of_subscriptions = self.subscriptions.logs().into_iter();
+        let of_subscriptions = of_subscriptions.map(|(id, end)| (id.0, end));
         forgetting
             .map(|stream| {
                 let mut readers = catalog.closure(&[stream.id]);
@@ -241,6 +245,7 @@ impl Database {
                 let of_subscribers = self.subscriptions.needed(stream.id).unwrap_or(u64::MAX);
                 (stream.id.0, of_views.min(of_sinks).min(of_subscribers))
             })
+            .chain(of_subscriptions)
             .collect()
     }
 

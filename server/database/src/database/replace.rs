@@ -128,7 +128,11 @@ impl Replacement<'_> {
         self.after = self.after.with([Arc::new(new.clone())], &removed);
         let reader = Reader::new(self.db(), self.db().state(), &self.after, &new.database, &[]);
         // An index or a sequence has no columns that anybody could name.
-        if !matches!(new.definition, Definition::Index(_) | Definition::Sequence(_)) {
+        let has_columns = !matches!(
+            new.definition,
+            Definition::Index(_) | Definition::Sequence(_) | Definition::Sink(_)
+        );
+        if has_columns {
             let schema = reader.provider(&new)?.schema();
             drop(reader);
             self.replaced.insert(old.id, (Arc::new(new.clone()), schema));
@@ -197,6 +201,42 @@ impl Replacement<'_> {
                     .with_errors(relation.errors);
                 new.definition = Definition::Relation(Box::new(made));
                 plan = Some(planned.graph);
+            }
+            // What it was made of is over; the new definition says whether there is another.
+            Definition::Sink(def) if def.is_history_of(root.id) => {
+                self.after = self.after.with([], &[dependent.id]);
+                self.making.removed.push(dependent.id);
+                return Ok(());
+            }
+            Definition::Sink(def) if def.kept().is_some() => {
+                let Some((relation, schema)) = self.replaced.get(&def.relation) else {
+                    return Ok(());
+                };
+                let before = self.columns(def.relation)?;
+                for (position, old) in before.fields().iter().take(def.columns.len()).enumerate() {
+                    let why = match schema.fields().get(position) {
+                        Some(now) if now.name() != old.name() => {
+                            format!("\"{}\" is in its place", now.name())
+                        }
+                        Some(now) if now.data_type() != old.data_type() => format!(
+                            "its type changes from {} to {}",
+                            types::type_name(old),
+                            types::type_name(now)
+                        ),
+                        Some(_) => continue,
+                        None => "it does not exist".to_owned(),
+                    };
+                    return Err(misfit(root, dependent, old.name(), why));
+                }
+                let mut def = def.as_ref().clone();
+                def.view = def.view.map(|_| relation.id);
+                def.relation = relation.id;
+                let others = dependent
+                    .depends
+                    .iter()
+                    .filter(|id| !self.replaced.contains_key(id));
+                new.depends = std::iter::once(relation.id).chain(others.copied()).collect();
+                new.definition = Definition::Sink(Arc::new(def));
             }
             Definition::Sink(_) => {
                 return Err(SqlError::unsupported(format!(

@@ -16,8 +16,12 @@
 //!
 //! When something fails (no room, a file that is gone) the task says so, and starts again a little later.
 
+mod asking;
+mod beginning;
 mod delivered;
+mod drafting;
 mod fold;
+mod kept;
 mod shipping;
 mod writing;
 
@@ -35,12 +39,12 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{CatalogChange, ObjectId, ObjectKind};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use self::writing::Writing;
-pub(crate) use self::writing::rows_of;
+pub(crate) use self::drafting::rows_of;
+use self::writing::{Ask, Writing};
 use crate::database::Database;
 use crate::sink_files::base::Bases;
 use crate::sink_files::directory::io_error;
@@ -101,6 +105,11 @@ struct OutboxFact {
     delivered: u64,
     #[serde(skip_serializing_if = "is_zero")]
     delivered_rows: u64,
+    /// Of a subscription, the epoch of its last step, and that as of which it began.
+    #[serde(skip_serializing_if = "is_zero")]
+    epoch: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    since: u64,
 }
 
 impl Committed {
@@ -116,7 +125,8 @@ impl Committed {
                 | Target::Postgres(_)
                 | Target::Bucket(_)
                 | Target::Webhook(_)
-                | Target::Delta(_) => self.rows.saturating_sub(self.outbox.delivered_rows),
+                | Target::Delta(_)
+                | Target::Subscription(_) => self.rows.saturating_sub(self.outbox.delivered_rows),
             },
             committed_at_ms: (self.next > 0).then_some(self.at_ms),
             ..SinkStatus::default()
@@ -171,7 +181,7 @@ pub struct Sinks(Mutex<BTreeMap<ObjectId, Running>>);
 struct Running {
     status: watch::Receiver<SinkStatus>,
     stop: watch::Sender<bool>,
-    flushes: mpsc::UnboundedSender<oneshot::Sender<()>>,
+    asks: mpsc::UnboundedSender<Ask>,
     /// None: it is paused.
     task: Option<JoinHandle<()>>,
     /// The relation that it reads, and of a stream the first offset that it has not delivered.
@@ -194,22 +204,6 @@ impl Sinks {
         let sinks = self.0.lock();
         let needed = sinks.values().filter(|sink| sink.relation == stream);
         needed.map(|sink| *sink.needed.lock()).min()
-    }
-
-    /// Waits until all that is visible now is in committed files, of those sinks that can write.
-    pub async fn flush(&self) {
-        let answers: Vec<oneshot::Receiver<()>> = {
-            let sinks = self.0.lock();
-            let ask = |sink: &Running| {
-                let (done, wait) = oneshot::channel();
-                sink.flushes.send(done).ok().map(|()| wait)
-            };
-            sinks.values().filter_map(ask).collect()
-        };
-        for answer in answers {
-            // One that fails, or is dropped meanwhile, is not waited for.
-            let _ = answer.await;
-        }
     }
 
     /// Stops one, which is dropped.
@@ -272,6 +266,7 @@ impl Database {
     /// Removes what a sink has in the data directory.
     pub(crate) fn forget_sink(&self, object: &Object) {
         let data = &self.options.data;
+        self.subscriptions.forget(object);
         if matches!(object.definition, Definition::Sink(_))
             && let Err(error) = Bases::of(data, object.id)
                 .remove()
@@ -330,6 +325,24 @@ impl Database {
         self.start_sink(object, None);
     }
 
+    /// Stops the tasks of sinks that are about to follow other relations than before; what they noted with checkpoints was of those.
+    pub(crate) async fn detach_sinks(&self, objects: &[Arc<Object>]) {
+        let catalog = self.catalog();
+        let relation = |object: &Arc<Object>| match &object.definition {
+            Definition::Sink(def) => Some(def.relation),
+            _ => None,
+        };
+        for object in objects {
+            let before = catalog.object(object.id).and_then(relation);
+            if before.is_some() && before != relation(object) {
+                self.sinks.stop(object.id).await;
+                if let Err(error) = Bases::of(&self.options.data, object.id).remove() {
+                    tracing::error!(%error, object = object.described(), "what was noted with checkpoints could not be removed");
+                }
+            }
+        }
+    }
+
     /// What a sink has committed, and whether it is paused.
     fn stored_of_sink(&self, sink: ObjectId) -> SqlResult<(Committed, bool)> {
         let catalog = self.store().catalog();
@@ -345,12 +358,16 @@ impl Database {
         Ok((committed, catalog.fact(&paused_fact(sink))?.is_some()))
     }
 
-    /// Starts to write a sink, if the object is one and nobody has paused it. `restored`: what it reads, if that was restored at
+    /// Starts to write a sink, if the object is one that is not written yet and nobody has paused it. `restored`: what it reads, if that was restored at
     /// this start.
     pub(crate) fn start_sink(self: &Arc<Self>, object: &Object, restored: Option<Checkpointed>) {
         let Definition::Sink(def) = &object.definition else {
             return;
         };
+        if self.sinks.0.lock().contains_key(&object.id) {
+            return;
+        }
+        let kept = self.keep_steps(object, def);
         if let Ok((committed, true)) = self.stored_of_sink(object.id) {
             let status = SinkStatus {
                 is_paused: true,
@@ -359,7 +376,7 @@ impl Database {
             let paused = Running {
                 status: watch::channel(status).1,
                 stop: watch::channel(false).0,
-                flushes: mpsc::unbounded_channel().0,
+                asks: mpsc::unbounded_channel().0,
                 relation: def.relation,
                 needed: Arc::new(Mutex::new(committed.offset)),
                 task: None,
@@ -369,7 +386,7 @@ impl Database {
         }
         let (tell, status) = watch::channel(SinkStatus::default());
         let (stop, stopped) = watch::channel(false);
-        let (flushes, asked) = mpsc::unbounded_channel();
+        let (asks, asked) = mpsc::unbounded_channel();
         let needed = Arc::default();
         let writing = Writing::new(
             self,
@@ -382,12 +399,13 @@ impl Database {
                 stopped,
                 asked,
                 needed: Arc::clone(&needed),
+                kept,
             },
         );
         let running = Running {
             status,
             stop,
-            flushes,
+            asks,
             relation: def.relation,
             needed,
             task: Some(tokio::spawn(writing.run())),

@@ -10,8 +10,13 @@
 //! subscriber has left, with the newest changes, so that one that lost its connection can go on where it was.
 //!
 //! A query is followed as a materialized view that only its task knows (`queries`).
+//!
+//! What CREATE SUBSCRIPTION made is followed by a sink, whose target is a log of the server: its readers read that (`durable`, `kept`).
 
-mod changes;
+pub(in crate::database) mod changes;
+mod durable;
+mod history;
+pub(in crate::database) mod kept;
 mod queries;
 mod queue;
 mod task;
@@ -31,9 +36,17 @@ use uuid::Uuid;
 
 use crate::database::Database;
 
+pub use self::durable::{Begin, KeptInfo};
+pub use self::history::AsOf;
+use self::kept::Kept;
 use self::queries::QueryView;
 pub use self::queue::{Event, Subscription};
 use self::task::{Asked, Status};
+
+/// What no other subscription anywhere is called.
+pub fn new_identity() -> String {
+    Uuid::new_v4().to_string()
+}
 
 /// Where a subscriber was: what server-sent events have as their id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +72,7 @@ pub struct Wish {
     pub session: i32,
 }
 
-/// A subscription as `mr_catalog.subscriptions` has it.
+/// A client that follows something, as `mr_catalog.subscribers` has it.
 #[derive(Debug, Clone)]
 pub struct SubscriptionInfo {
     /// Its number, unique in this process.
@@ -86,6 +99,8 @@ pub struct SubscriptionInfo {
 #[derive(Default)]
 pub struct Subscriptions {
     followings: Mutex<BTreeMap<ObjectId, Following>>,
+    /// What is kept, by subscription.
+    kept: Mutex<BTreeMap<ObjectId, Arc<Kept>>>,
     next: AtomicU64,
     too_slow: Arc<AtomicU64>,
 }
@@ -113,8 +128,23 @@ impl Subscriptions {
                     .map(|queue| queue.info(newest)),
             );
         }
+        for kept in self.kept.lock().values() {
+            let newest = kept.newest().map_or(0, |newest| newest.epoch);
+            let queues = kept.queues.lock();
+            all.extend(
+                queues
+                    .iter()
+                    .filter_map(Weak::upgrade)
+                    .map(|queue| queue.info(newest)),
+            );
+        }
         all.sort_by_key(|info| info.id);
         all
+    }
+
+    /// The number of one more client.
+    fn next_number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// How many relations are followed.
@@ -147,6 +177,9 @@ impl Subscriptions {
         let followings = std::mem::take(&mut *self.followings.lock());
         for following in followings.into_values() {
             following.stop(stopping()).await;
+        }
+        for kept in std::mem::take(&mut *self.kept.lock()).into_values() {
+            kept.end(stopping());
         }
     }
 }

@@ -102,8 +102,8 @@ impl<'a> Members<'a> {
 /// See the module.
 pub struct Encoder {
     pub(super) format: FileFormat,
-    /// What the user calls the form.
-    shown: &'static str,
+    /// What the user calls what has the rows.
+    shown: String,
     pub(super) is_changelog: bool,
     /// The columns of the key of a record, by position.
     record_key: Option<Vec<usize>>,
@@ -129,7 +129,10 @@ impl Encoder {
         let format = outbox::form(&def.target);
         Ok(Encoder {
             format,
-            shown: def.target.format(),
+            shown: match def.kept() {
+                Some(_) => "subscriptions".to_owned(),
+                None => format!("{} files", def.target.format().to_uppercase()),
+            },
             is_changelog,
             record_key: def.target.key().map(<[usize]>::to_vec),
             columns: Arc::new(Schema::new(columns.collect::<Vec<_>>())),
@@ -166,9 +169,9 @@ impl Encoder {
                     });
             if let Err(error) = tried {
                 return Err(SqlError::unsupported(format!(
-                    "column \"{}\" is of type {name}, which {} files do not support",
+                    "column \"{}\" is of type {name}, which {} do not support",
                     field.name(),
-                    self.shown.to_uppercase()
+                    self.shown
                 ))
                 .with_detail(error.message)
                 .with_hint("Cast it to text in a query: CREATE SINK .. AS SELECT .."));

@@ -68,7 +68,7 @@ pub(crate) fn steps(target: &Target, data: &Path, sink: ObjectId) -> (Directory,
             });
             (Directory::at(of(data, sink), "step", form(target)), limits)
         }
-        Target::Kafka(_) | Target::Postgres(_) => {
+        Target::Kafka(_) | Target::Postgres(_) | Target::Subscription(_) => {
             (Directory::at(of(data, sink), "step", form(target)), STEP_LIMITS)
         }
     }
@@ -97,7 +97,8 @@ pub(crate) fn create(target: &Target, data: &Path, sink: ObjectId) -> io::Result
         | Target::Postgres(_)
         | Target::Bucket(_)
         | Target::Webhook(_)
-        | Target::Delta(_) => private::create_directory_all(&of(data, sink)),
+        | Target::Delta(_)
+        | Target::Subscription(_) => private::create_directory_all(&of(data, sink)),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::object_names;
 use crate::outcome::{CopyOut, CopyRows, Outcome};
 use crate::query::{OutputColumns, Providers};
 use crate::session::Session;
-use crate::statement::{select, subscribe};
+use crate::statement::{as_of, select, subscribe};
 use crate::write::writable;
 
 /// Executes COPY.
@@ -147,7 +147,7 @@ async fn query(
     source: CopySource,
     running: Running,
 ) -> SqlResult<(SchemaRef, SendableRecordBatchStream)> {
-    let scope = session.scope();
+    let mut scope = session.scope();
     let mut statement = match source {
         CopySource::Relation { name, columns } => {
             let list: Vec<String> = columns
@@ -173,6 +173,7 @@ async fn query(
         CopySource::Subscribe(_) => return Err(SqlError::internal("SUBSCRIBE is not a query")),
     };
     object_names::shown(&mut statement);
+    as_of::resolve(session, &mut scope, &mut statement).await?;
     let (plan, columns) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     Ok(session.guarded(session.start(physical)?, &columns, running))

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::sink::{SinkDef, SinkOptions, Target};
 use millrace_catalog::{Definition, Object, QueryDef, Relation};
 use millrace_database::clock::now_ms;
+use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::jobs::Making;
 use millrace_database::database::sinks;
 use millrace_database::sink_files::directory::Directory;
 use millrace_database::sink_files::encode::Encoder;
 use millrace_engine::ViewSpec;
 use millrace_parser::ast::{CreateSink, Emit, Query, SinkInput};
+use millrace_planner::RelationInfo;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{ObjectId, ObjectKind};
 
@@ -50,18 +51,13 @@ pub async fn execute(session: &Arc<Session>, mut create: CreateSink, text: &str)
     }
     guard.check_free(&scope.database, &schema, &name)?;
     secret::check_there(&scope, &secrets)?;
-    let object = |id: ObjectId, depends: ObjectId, def: SinkDef| Object {
-        id,
+    let new = NewSink {
+        scope: &scope,
         kind: ObjectKind::Sink,
-        database: scope.database.clone(),
-        schema: schema.clone(),
-        name: name.clone(),
-        sql: text.to_string(),
-        comment: None,
-        created_at_ms: now_ms(),
-        depends: std::iter::once(depends).chain(secrets.iter().copied()).collect(),
-        definition: Definition::Sink(Arc::new(def.with_secrets(by.clone()))),
-        rights: scope.rights_of_new(ObjectKind::Sink, &schema),
+        schema: &schema,
+        name: &name,
+        text,
+        secrets: &secrets,
     };
     let query = match create.input {
         SinkInput::Query(query) => query,
@@ -83,43 +79,95 @@ pub async fn execute(session: &Arc<Session>, mut create: CreateSink, text: &str)
             let def = options.sink(&name, from.id, None, info)?;
             Encoder::new(&def, &info.schema)?.check()?;
             check_directory(&scope, &def)?;
-            guard.create(object(guard.next_id()?, from.id, def)).await?;
+            let def = def.with_secrets(by);
+            guard.create(new.object(guard.next_id()?, from.id, def)).await?;
             return done("CREATE SINK");
         }
     };
     let query = query_of(session, &query, &create.emit)?;
-    let (planned, depends) = plan(session, &scope, &query)?;
-    let view_name = format!("{name}$rows");
-    guard.check_free(&scope.database, &schema, &view_name)?;
-    let view = guard.next_id()?;
-    let relation = Relation::of_view(view, &view_name, &planned, &[]);
-    let fields: &Schema = &relation.info.schema;
-    let def = options.sink(&name, view, Some(view), &relation.info)?;
-    Encoder::new(&def, fields)?.check()?;
-    check_directory(&scope, &def)?;
-    let sink = object(guard.next_id()?, view, def);
-    say_what_is_gone(session, &name, &planned.graph);
-    let spec = ViewSpec {
-        id: relation.info.id,
-        name: view_name.clone(),
-        graph: planned.graph,
+    let def = |view: ObjectId, info: &RelationInfo| {
+        let def = options.sink(&name, view, Some(view), info)?;
+        Encoder::new(&def, &info.schema)?.check()?;
+        check_directory(&scope, &def)?;
+        Ok(def.with_secrets(by))
     };
-    let mut view = Object {
-        id: view,
-        kind: ObjectKind::MaterializedView,
-        name: view_name,
-        depends,
-        definition: Definition::Relation(Box::new(relation)),
-        ..sink.clone()
-    };
-    view.restate();
-    let making = Making {
-        specs: vec![spec],
-        put: vec![view, sink],
-        removed: vec![],
-    };
+    let (_, making) = new.over_query(session, &guard, &query, def)?;
     make(session, guard, making).await?;
     done("CREATE SINK")
+}
+
+/// A sink or subscription that is being made.
+pub(super) struct NewSink<'a> {
+    pub scope: &'a Scope,
+    pub kind: ObjectKind,
+    pub schema: &'a str,
+    pub name: &'a str,
+    pub text: &'a str,
+    /// The secrets that its options name.
+    pub secrets: &'a [ObjectId],
+}
+
+impl NewSink<'_> {
+    /// As an object of the catalog, which reads another.
+    pub fn object(&self, id: ObjectId, reads: ObjectId, def: SinkDef) -> Object {
+        Object {
+            id,
+            kind: self.kind,
+            database: self.scope.database.clone(),
+            schema: self.schema.to_owned(),
+            name: self.name.to_owned(),
+            sql: self.text.to_owned(),
+            comment: None,
+            created_at_ms: now_ms(),
+            depends: std::iter::once(reads)
+                .chain(self.secrets.iter().copied())
+                .collect(),
+            definition: Definition::Sink(Arc::new(def)),
+            rights: self.scope.rights_of_new(self.kind, self.schema),
+        }
+    }
+
+    /// The same over a query, with the view that is made for it; its identity.
+    ///
+    /// # Errors
+    /// The query cannot be maintained, or the view's name is taken.
+    pub fn over_query(
+        &self,
+        session: &Session,
+        guard: &DdlGuard<'_>,
+        query: &QueryDef,
+        def: impl FnOnce(ObjectId, &RelationInfo) -> SqlResult<SinkDef>,
+    ) -> SqlResult<(ObjectId, Making)> {
+        let (planned, depends) = plan(session, self.scope, query)?;
+        let view_name = format!("{}$rows", self.name);
+        guard.check_free(&self.scope.database, self.schema, &view_name)?;
+        let view = guard.next_id()?;
+        let relation = Relation::of_view(view, &view_name, &planned, &[]);
+        let def = def(view, &relation.info)?;
+        let sink = self.object(guard.next_id()?, view, def);
+        say_what_is_gone(session, self.name, &planned.graph);
+        let spec = ViewSpec {
+            id: relation.info.id,
+            name: view_name.clone(),
+            graph: planned.graph,
+        };
+        let mut view = Object {
+            id: view,
+            kind: ObjectKind::MaterializedView,
+            name: view_name,
+            depends,
+            definition: Definition::Relation(Box::new(relation)),
+            ..sink.clone()
+        };
+        view.restate();
+        let id = sink.id;
+        let making = Making {
+            specs: vec![spec],
+            put: vec![view, sink],
+            removed: vec![],
+        };
+        Ok((id, making))
+    }
 }
 
 /// The sink as it would be made now, so that one can look whether its target can be written.
@@ -153,7 +201,7 @@ fn read(from: &Object) -> SqlResult<&Relation> {
 }
 
 /// The query of the view that is made for a sink.
-fn query_of(session: &Session, query: &Query, clause: &Emit) -> SqlResult<QueryDef> {
+pub(super) fn query_of(session: &Session, query: &Query, clause: &Emit) -> SqlResult<QueryDef> {
     let emit = emit(session, clause)?;
     check_names(query, &[])?;
     let query = QueryDef::new(query.to_string(), lasting_search_path(session), vec![]).with_emit(emit);
@@ -174,7 +222,8 @@ fn check_directory(scope: &Scope, def: &SinkDef) -> SqlResult<()> {
         | Target::Postgres(_)
         | Target::Bucket(_)
         | Target::Webhook(_)
-        | Target::Delta(_) => false,
+        | Target::Delta(_)
+        | Target::Subscription(_) => false,
     };
     let other = scope.catalog.objects().find(|object| match &object.definition {
         Definition::Sink(other) => is_same(other),

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
+use millrace_catalog::connector::options::length;
 use millrace_catalog::flow::FlowDef;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::sink::SinkDef;
 use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{Definition, Object, Planned, QueryDef, Relation};
 use millrace_database::clock::now_ms;
@@ -13,6 +15,7 @@ use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::definitions::Definitions;
 use millrace_database::database::jobs::{Making, Waiting};
 use millrace_database::database::replace::check_no_circle;
+use millrace_database::database::subscriptions;
 use millrace_engine::ViewSpec;
 use millrace_functions::sql::column_names;
 use millrace_parser::ast::{CreateMaterializedView, Emit, OptionEntry, Options};
@@ -29,7 +32,7 @@ use crate::outcome::Outcome;
 use crate::query::view_flow;
 use crate::session::Session;
 use crate::statement::create_relation::{check_columns, failed_rows};
-use crate::statement::{done, select};
+use crate::statement::{create_subscription, done, select};
 
 /// CREATE VIEW.
 pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlResult<Outcome> {
@@ -249,6 +252,8 @@ pub(super) struct ViewOptions {
     on_error: OnError,
     /// It was said, and the view goes on: the rows are kept.
     keeps_errors: bool,
+    /// For how long it can be read as it was, in milliseconds.
+    history_ms: Option<i64>,
 }
 
 impl ViewOptions {
@@ -258,6 +263,7 @@ impl ViewOptions {
             .with_flow(self.flow)
             .with_priority(self.priority)
             .with_on_error(self.on_error, self.keeps_errors)
+            .with_history(self.history_ms)
     }
 }
 
@@ -290,10 +296,14 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOpt
                 .find(|on_error| option.value.eq_ignore_ascii_case(on_error.name()))
                 .ok_or_else(|| invalid(option).with_hint("It can be 'null', 'skip' or 'fail'."))?;
             found.keeps_errors = found.on_error != OnError::Fail;
+        } else if name == "history" {
+            let micros = length(&option.value).ok().filter(|micros| *micros >= 1_000);
+            let micros = micros.ok_or_else(|| invalid(option).with_hint("Give a time, such as '1 hour'."))?;
+            found.history_ms = Some(micros / 1_000);
         } else if !found.flow.set(name, &option.value)? {
             return Err(
                 SqlError::unsupported(format!("option \"{name}\" is not supported")).with_hint(
-                    "The options of a materialized view are on_error, priority, flow_batches and \
+                    "The options of a materialized view are history, on_error, priority, flow_batches and \
                      flow_batch_rows.",
                 ),
             );
@@ -438,12 +448,53 @@ pub(crate) async fn materialized(
             removed: vec![],
         },
     };
+    let mut history = None;
+    if let (Some(ms), Some(view)) = (
+        options.history_ms,
+        making.put.iter().find(|object| object.id == id),
+    ) {
+        let made = history_of(&scope, &guard, view, ms)?;
+        history = Some(made.id);
+        making.put.push(made);
+    }
     making.put.extend(new_errors);
     if let (Some(old), false) = (before_errors, options.keeps_errors) {
         making.removed.push(old.id);
     }
     make(session, guard, making).await?;
+    if let Some(history) = history {
+        // What changes from now on is in it.
+        session.database().sinks().begun(history).await;
+    }
     done("CREATE MATERIALIZED VIEW")
+}
+
+/// The subscription that keeps what a view was.
+fn history_of(scope: &Scope, guard: &DdlGuard<'_>, view: &Object, ms: i64) -> SqlResult<Object> {
+    let name = format!("{}$history", view.name);
+    let old = scope.catalog.relation(&view.database, &view.schema, &name);
+    // Of a view that this one takes the place of, it goes with that.
+    let replaced = scope.catalog.relation(&view.database, &view.schema, &view.name);
+    let goes = replaced.and_then(|replaced| scope.catalog.history_of(replaced.id));
+    if old.is_none() || goes.map(|goes| goes.id) != old.map(|old| old.id) {
+        guard.check_free(&view.database, &view.schema, &name)?;
+    }
+    let relation = view
+        .relation()
+        .ok_or_else(|| SqlError::internal("a view without rows"))?;
+    let def = SinkDef::history(ms, subscriptions::new_identity(), &relation.info);
+    create_subscription::check(&def, &relation.info)
+        .map_err(|error| error.with_hint("Cast it to text in the query of the view."))?;
+    Ok(Object {
+        id: guard.next_id()?,
+        kind: ObjectKind::Subscription,
+        sql: format!("-- the history of materialized view {}", view.display_name()),
+        name,
+        comment: None,
+        depends: vec![view.id],
+        definition: Definition::Sink(Arc::new(def)),
+        ..view.clone()
+    })
 }
 
 /// Refuses to let go of rows on which a view failed, if something reads them.

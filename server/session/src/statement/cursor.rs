@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{self, CloseCursor, Declare, FetchDirection};
 use futures::TryStreamExt;
+use millrace_database::database::subscriptions::Begin;
 use millrace_database::running::Running;
-use millrace_parser::ast::{DeclareSubscribeCursor, Fetch};
+use millrace_parser::ast::{DeclareSubscribeCursor, DeclareSubscriptionCursor, Fetch, SubscriptionStart};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::units;
@@ -17,7 +18,7 @@ use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{OutputColumns, Providers, rows_of};
 use crate::session::Session;
-use crate::statement::{done, select, subscribe};
+use crate::statement::{as_of, done, select, subscribe};
 use crate::transaction::Transaction;
 
 /// DECLARE name CURSOR FOR query.
@@ -38,9 +39,10 @@ pub async fn declare(
         }
         let scrolls = statement.scroll == Some(true);
         check_new(session, &name, hold)?;
-        let scope = session.scope();
+        let mut scope = session.scope();
         let mut statement = ast::Statement::Query(query);
         object_names::shown(&mut statement);
+        as_of::resolve(session, &mut scope, &mut statement).await?;
         let (plan, columns) = select::bind(session, &scope, &mut statement, select::Purpose::Run)?;
         let physical = session.physical_plan(plan, &Providers::new()).await?;
         let stream = session.start(physical)?;
@@ -73,6 +75,27 @@ pub(crate) async fn declare_subscribe(
     done("DECLARE CURSOR")
 }
 
+/// DECLARE name SUBSCRIPTION CURSOR FOR subscription ..: it lasts until it is closed, or the session ends.
+pub(crate) async fn declare_subscription(
+    session: &Arc<Session>,
+    declare: &DeclareSubscriptionCursor,
+    text: &str,
+) -> SqlResult<Outcome> {
+    let name = millrace_parser::fold(&declare.name);
+    check_new(session, &name, true)?;
+    let from = match &declare.start {
+        SubscriptionStart::Now => Begin::Now,
+        SubscriptionStart::Full => Begin::Rows,
+        SubscriptionStart::Since(expr) => subscribe::from_expression(session, expr).await?,
+    };
+    let following = subscribe::read_from(session, &declare.subscription, from).await?;
+    let idle = Arc::default();
+    let rows = subscribe::rows_of(following, Arc::clone(&idle));
+    let cursor = Cursor::over_kept(text.to_string(), rows, idle);
+    session.cursors.lock().insert(name, cursor);
+    done("DECLARE CURSOR")
+}
+
 /// Refuses a cursor that would end at once, or whose name is taken.
 fn check_new(session: &Session, name: &str, hold: bool) -> SqlResult<()> {
     let in_transaction =
@@ -99,16 +122,19 @@ pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Runnin
     let name = millrace_parser::fold(&fetch.cursor);
     let movement = movement(&fetch.direction)?;
     let cursor = (session.cursors.lock().get(&name).cloned()).ok_or_else(|| undefined(&name))?;
-    let patience = match (&fetch.timeout, cursor.is_following) {
-        (None, false) => Patience::None,
-        (None, true) => Patience::FirstRow,
-        (Some(text), true) => Patience::Until(tokio::time::Instant::now() + timeout(text)?),
-        (Some(_), false) => {
+    let patience = match (&fetch.timeout, cursor.patience) {
+        (None, usual) => usual,
+        (Some(text), Patience::FirstRow | Patience::Present) => {
+            Patience::Until(tokio::time::Instant::now() + timeout(text)?)
+        }
+        (Some(_), _) => {
             return Err(SqlError::new(
                 SqlState::InvalidParameterValue,
                 format!("cursor \"{name}\" has no use for a timeout"),
             )
-            .with_hint("FETCH .. WITH (timeout = ..) is for cursors over SUBSCRIBE."));
+            .with_hint(
+                "FETCH .. WITH (timeout = ..) is for cursors over SUBSCRIBE and over subscriptions.",
+            ));
         }
     };
     let in_use = || {

@@ -28,7 +28,7 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
         Kind::Schema => ("DROP SCHEMA", &[ObjectKind::Schema]),
         Kind::Database => ("DROP DATABASE", &[ObjectKind::Database]),
         Kind::Sink => ("DROP SINK", &[ObjectKind::Sink]),
-        Kind::Subscription => return missing_kind(session, drop, "subscription", "DROP SUBSCRIPTION"),
+        Kind::Subscription => ("DROP SUBSCRIPTION", &[ObjectKind::Subscription]),
         Kind::Function => ("DROP FUNCTION", &[ObjectKind::Function]),
         Kind::Sequence => ("DROP SEQUENCE", &[ObjectKind::Sequence]),
         Kind::Secret => ("DROP SECRET", &[ObjectKind::Secret]),
@@ -60,6 +60,7 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
     if targets.is_empty() {
         return done(tag);
     }
+    check_history(&scope.catalog, &targets)?;
     let mut ids: BTreeSet<ObjectId> = BTreeSet::new();
     for object in &targets {
         ids.extend(contents(session, &scope.catalog, object)?);
@@ -98,7 +99,7 @@ impl Dropping {
             is_of_schemas,
             behavior,
         } = self;
-        // Indexes and sequences go with their relation, late rows and records that are none with their stream, and the view of a sink with it, whatever was said.
+        // Indexes and sequences go with their relation, late rows and records that are none with their stream, the view of a sink with it, and the history of a view with that, whatever was said.
         let roots: Vec<ObjectId> = targets.iter().map(|object| object.id).collect();
         let implied: BTreeSet<ObjectId> = scope
             .catalog
@@ -118,6 +119,11 @@ impl Dropping {
                 Definition::Sink(sink) => sink.view,
                 _ => None,
             }))
+            .chain(
+                (targets.iter())
+                    .filter_map(|object| scope.catalog.history_of(object.id))
+                    .map(|history| history.id),
+            )
             .collect();
         let contained = ids.clone();
         ids.extend(implied);
@@ -274,6 +280,26 @@ fn references(
     Ok(found)
 }
 
+/// Refuses to drop the history of a view that stays.
+fn check_history(catalog: &CatalogSnapshot, targets: &[Arc<Object>]) -> SqlResult<()> {
+    for object in targets {
+        if let Definition::Sink(def) = &object.definition
+            && let Some(view) = catalog.object(def.relation)
+            && def.is_history_of(view.id)
+            && !targets.iter().any(|target| target.id == view.id)
+        {
+            let message = format!(
+                "cannot drop {} because {} requires it",
+                object.described(),
+                view.described()
+            );
+            return Err(SqlError::new(SqlState::DependentObjectsStillExist, message)
+                .with_hint("CREATE OR REPLACE the view without the option history."));
+        }
+    }
+    Ok(())
+}
+
 /// The owner of an object drops it, or the owner of its schema.
 fn check_drop(scope: &Scope, object: &Object) -> SqlResult<()> {
     let schema = scope.catalog.schema(&object.database, &object.schema);
@@ -292,28 +318,6 @@ fn is_missing(code: SqlState) -> bool {
             | SqlState::InvalidCatalogName
             | SqlState::UndefinedFunction
     )
-}
-
-/// Kinds of which there are none yet: nothing of the name exists.
-fn missing_kind(
-    session: &Session,
-    drop: &DropStatement,
-    kind: &str,
-    tag: &'static str,
-) -> SqlResult<Outcome> {
-    for name in &drop.names {
-        if !drop.if_exists {
-            return Err(SqlError::new(
-                SqlState::UndefinedObject,
-                format!("{kind} \"{name}\" does not exist"),
-            ));
-        }
-        session.notice(
-            Severity::Notice,
-            format!("{kind} \"{name}\" does not exist, skipping"),
-        );
-    }
-    done(tag)
 }
 
 fn target(

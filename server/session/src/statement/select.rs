@@ -15,7 +15,7 @@ use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::OutputColumns;
 use crate::session::Session;
-use crate::statement::lock;
+use crate::statement::{as_of, lock};
 
 /// Why a query is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,9 @@ pub async fn execute(
     let written = statement.clone();
     let mut has_slept = false;
     loop {
-        let scope = session.scope();
+        let mut scope = session.scope();
         object_names::shown(statement);
+        as_of::resolve(session, &mut scope, statement).await?;
         let locks = match statement {
             ast::Statement::Query(query) => std::mem::take(&mut query.locks),
             _ => vec![],
@@ -118,6 +119,7 @@ fn bind_with_effects(
     let effects = match purpose {
         Purpose::Run => constants::replace(session, statement)?,
         Purpose::Describe => {
+            as_of::forget(statement);
             // What `set_config` would do happens when the query runs.
             constants::replace_for_description(session, statement)?;
             constants::Effects::default()

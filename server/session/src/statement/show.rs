@@ -82,10 +82,10 @@ pub fn columns(target: &ShowTarget) -> SchemaRef {
             "error",
         ]),
         ShowTarget::Sinks => schema(&["name", "schema", "comment", "state", "error", "delivery"]),
-        ShowTarget::Tables
-        | ShowTarget::Views
-        | ShowTarget::MaterializedViews
-        | ShowTarget::Subscriptions => schema(&["name", "schema", "comment"]),
+        ShowTarget::Subscriptions => schema(&["name", "schema", "comment", "relation", "state", "error"]),
+        ShowTarget::Tables | ShowTarget::Views | ShowTarget::MaterializedViews => {
+            schema(&["name", "schema", "comment"])
+        }
     }
 }
 
@@ -217,7 +217,7 @@ fn rows(session: &Arc<Session>, scope: &Scope, show: &ShowStatement) -> SqlResul
         ShowTarget::Views => kind(ObjectKind::View)?,
         ShowTarget::MaterializedViews => kind(ObjectKind::MaterializedView)?,
         ShowTarget::Sinks => sinks(db, scope, show.schema.as_ref())?,
-        ShowTarget::Subscriptions => kind(ObjectKind::Subscription)?,
+        ShowTarget::Subscriptions => subscriptions(db, scope, show.schema.as_ref())?,
         ShowTarget::Secrets => secrets(db, scope, show.schema.as_ref())?,
         ShowTarget::Indexes(relation) => {
             let relation = relation
@@ -387,6 +387,26 @@ fn sinks(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResult
             status.map(|status| status.state().to_owned()),
             status.and_then(|status| status.error.clone()),
             delivery(object),
+        ]
+    });
+    Ok(rows.collect())
+}
+
+fn subscriptions(db: &Database, scope: &Scope, schema: Option<&ObjectName>) -> SqlResult<Rows> {
+    let status: BTreeMap<ObjectId, SinkStatus> = db.sinks().list().into_iter().collect();
+    let relation = |object: &Object| match &object.definition {
+        Definition::Sink(def) => Some(scope.catalog.object(def.relation)?.display_name()),
+        _ => None,
+    };
+    let rows = objects(scope, schema, ObjectKind::Subscription)?.map(|object| {
+        let status = status.get(&object.id);
+        vec![
+            some(&object.name),
+            some(&object.schema),
+            object.comment.clone(),
+            relation(object),
+            status.map(|status| status.state().to_owned()),
+            status.and_then(|status| status.error.clone()),
         ]
     });
     Ok(rows.collect())

@@ -1,4 +1,4 @@
-//! SUBSCRIBE: the changes of a relation as rows that do not end.
+//! SUBSCRIBE: the changes of a relation as rows that do not end; of a subscription, from where one of them was read last.
 //!
 //! | columns | |
 //! |---|---|
@@ -7,7 +7,10 @@
 //! | `op` | `insert`, `delete`, `update_delete`, `update_insert`; with ENVELOPE UPSERT `upsert` or `delete` |
 //! | the row | with ENVELOPE UPSERT the key first, and NULL beside it where the row is gone |
 
+mod since;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, StringArray, new_null_array,
@@ -18,10 +21,10 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
-use millrace_catalog::{Object, Planned, QueryDef, Relation};
-use millrace_database::database::subscriptions::{Event, Position, Subscription, Wish};
+use millrace_catalog::{Definition, Object, Planned, QueryDef, Relation};
+use millrace_database::database::subscriptions::{Begin, Event, Position, Subscription, Wish};
 use millrace_database::running::Running;
-use millrace_parser::ast::{Ident, Query, Subscribe, SubscribeTarget};
+use millrace_parser::ast::{Ident, ObjectName, Query, Subscribe, SubscribeTarget};
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -33,6 +36,8 @@ use crate::outcome::{CommandTag, Outcome};
 use crate::query::{OutputColumns, view_flow};
 use crate::session::Session;
 use crate::statement::{create_view, select};
+
+pub(crate) use self::since::from_expression;
 
 const PROGRESSED: &str = "progressed";
 /// What messages call a query that is followed.
@@ -74,10 +79,11 @@ pub fn columns(session: &Session, subscribe: &Subscribe) -> SqlResult<SchemaRef>
         Target::Query(query) => {
             let planned = planned(session, &query)?;
             let relation = Relation::of_view(ObjectId(0), "", &planned, &[]);
-            return Ok(Shape::new(QUERY, &relation, subscribe)?.schema);
+            return Ok(Shape::of(QUERY, &relation, subscribe)?.schema);
         }
+        Target::Kept(object) => return Ok(Shape::of_kept(session, &object, subscribe)?.schema),
     };
-    Ok(Shape::new(&object.described(), of(&object)?, subscribe)?.schema)
+    Ok(Shape::of(&object.described(), of(&object)?, subscribe)?.schema)
 }
 
 /// The changes as rows. One batch without rows says that nothing more is there yet.
@@ -86,24 +92,35 @@ pub fn columns(session: &Session, subscribe: &Subscribe) -> SqlResult<SchemaRef>
 /// What it follows does not exist, or cannot be followed.
 pub async fn rows(session: &Arc<Session>, subscribe: &Subscribe) -> SqlResult<SendableRecordBatchStream> {
     let following = follow(session, subscribe, None).await?;
+    Ok(rows_of(following, Arc::default()))
+}
+
+/// As [`rows`], of a following that has begun. `idle` says whether nothing more is there yet.
+pub(crate) fn rows_of(following: Following, idle: Arc<AtomicBool>) -> SendableRecordBatchStream {
     let schema = Arc::clone(&following.shape.schema);
-    let rows = futures::stream::try_unfold((following, false), |(mut following, mut is_told)| async move {
+    let begun = (following, false, idle);
+    let rows = futures::stream::try_unfold(begun, |(mut following, mut is_told, idle)| async move {
         loop {
             let event = match following.subscription.next().now_or_never() {
                 Some(event) => event?,
-                None if is_told => following.subscription.next().await?,
+                None if is_told || !following.subscription.is_idle() => {
+                    idle.store(is_told && following.subscription.is_idle(), Ordering::Release);
+                    following.subscription.next().await?
+                }
                 None => {
+                    idle.store(true, Ordering::Release);
                     let nothing = RecordBatch::new_empty(Arc::clone(&following.shape.schema));
-                    return Ok(Some((nothing, (following, true))));
+                    return Ok(Some((nothing, (following, true, idle))));
                 }
             };
             is_told = false;
+            idle.store(false, Ordering::Release);
             if let Some(batch) = following.batch(&event)? {
-                return Ok(Some((batch, (following, is_told))));
+                return Ok(Some((batch, (following, is_told, idle))));
             }
         }
     });
-    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
 /// Begins to follow what a SUBSCRIBE names.
@@ -118,16 +135,16 @@ pub async fn follow(
     let (object, described, is_query) = match target(session, subscribe)? {
         Target::Relation(object) => (Arc::clone(&object), object.described(), false),
         Target::Query(query) => (view_of(session, &query).await?, QUERY.to_owned(), true),
+        Target::Kept(object) => {
+            let from = match resume {
+                Some(position) => Begin::Position(position),
+                None => since::of(session, subscribe).await?,
+            };
+            return read(session, &object, subscribe, from).await;
+        }
     };
-    let shape = Shape::new(&described, of(&object)?, subscribe)?;
-    let buffer_bytes = session.settings.lock().subscription_buffer();
-    let wish = Wish {
-        snapshot: subscribe.snapshot,
-        buffer_bytes,
-        after: session.read_after(),
-        resume,
-        session: session.id(),
-    };
+    let shape = Shape::of(&described, of(&object)?, subscribe)?;
+    let wish = wish(session, subscribe.snapshot, resume);
     let database = session.database();
     let subscription = match is_query {
         true => database.subscribe_to_query(&object, wish).await?,
@@ -140,22 +157,100 @@ pub async fn follow(
     })
 }
 
+/// Begins to read what a subscription keeps.
+///
+/// # Errors
+/// What is wanted is not kept, or there is no such subscription.
+pub(crate) async fn read_from(
+    session: &Arc<Session>,
+    name: &ObjectName,
+    from: Begin,
+) -> SqlResult<Following> {
+    let object = subscription(session, name)?;
+    let plain = Subscribe {
+        target: SubscribeTarget::Relation(name.clone()),
+        snapshot: false,
+        progress: false,
+        upsert: None,
+        as_of: None,
+    };
+    read(session, &object, &plain, from).await
+}
+
+async fn read(
+    session: &Arc<Session>,
+    object: &Object,
+    subscribe: &Subscribe,
+    from: Begin,
+) -> SqlResult<Following> {
+    let shape = Shape::of_kept(session, object, subscribe)?;
+    let wish = wish(session, subscribe.snapshot, None);
+    let subscription = session.database().read_subscription(object, from, wish).await?;
+    Ok(Following {
+        subscription,
+        shape,
+        _runs: session.runs_for(),
+    })
+}
+
+/// The subscription of a name, which may be read.
+///
+/// # Errors
+/// There is none, or it may not be read.
+fn subscription(session: &Session, name: &ObjectName) -> SqlResult<Arc<Object>> {
+    let scope = session.scope();
+    let object = names::resolve(session, &scope, name)?;
+    if object.kind != ObjectKind::Subscription {
+        let message = format!("\"{}\" is not a subscription", object.name);
+        return Err(SqlError::new(SqlState::WrongObjectType, message).with_hint(
+            "Use DECLARE .. CURSOR FOR SUBSCRIBE .. to follow a relation, or create a subscription to it.",
+        ));
+    }
+    scope.check_read(&object)?;
+    Ok(object)
+}
+
+fn wish(session: &Session, snapshot: bool, resume: Option<Position>) -> Wish {
+    let buffer_bytes = session.settings.lock().subscription_buffer();
+    Wish {
+        snapshot,
+        buffer_bytes,
+        after: session.read_after(),
+        resume,
+        session: session.id(),
+    }
+}
+
 /// What is followed.
 enum Target {
     Relation(Arc<Object>),
     Query(Box<Query>),
+    /// What a subscription keeps.
+    Kept(Arc<Object>),
 }
 
 /// What a SUBSCRIBE names; a plain view stands for its query.
 fn target(session: &Session, subscribe: &Subscribe) -> SqlResult<Target> {
-    refuse_as_of(subscribe)?;
     let name = match &subscribe.target {
         SubscribeTarget::Relation(name) => name,
-        SubscribeTarget::Query(query) => return Ok(Target::Query(query.clone())),
+        SubscribeTarget::Query(query) => {
+            refuse_as_of(subscribe)?;
+            return Ok(Target::Query(query.clone()));
+        }
     };
     let scope = session.scope();
     let object = names::resolve(session, &scope, name)?;
     scope.check_read(&object)?;
+    if object.kind == ObjectKind::Subscription {
+        return Ok(Target::Kept(object));
+    }
+    // What was is in the history of a view.
+    if subscribe.as_of.is_some()
+        && let Some(history) = scope.catalog.history_of(object.id)
+    {
+        return Ok(Target::Kept(Arc::clone(history)));
+    }
+    refuse_as_of(subscribe)?;
     if object.kind != ObjectKind::View {
         of(&object)?;
         return Ok(Target::Relation(object));
@@ -174,8 +269,10 @@ fn target(session: &Session, subscribe: &Subscribe) -> SqlResult<Target> {
 fn refuse_as_of(subscribe: &Subscribe) -> SqlResult<()> {
     match subscribe.as_of {
         None => Ok(()),
-        Some(_) => Err(SqlError::unsupported("SUBSCRIBE .. AS OF is not supported")
-            .with_hint("Subscribe with a snapshot, or with SNAPSHOT = false for the changes from now on.")),
+        Some(_) => Err(SqlError::unsupported(
+            "SUBSCRIBE .. AS OF is for subscriptions, and for views with a history",
+        )
+        .with_hint("Use CREATE SUBSCRIPTION, and subscribe to that.")),
     }
 }
 
@@ -227,12 +324,43 @@ fn of(object: &Object) -> SqlResult<&Relation> {
 }
 
 impl Shape {
-    fn new(described: &str, relation: &Relation, subscribe: &Subscribe) -> SqlResult<Shape> {
-        let columns = relation.schema().fields();
+    fn of(described: &str, relation: &Relation, subscribe: &Subscribe) -> SqlResult<Shape> {
+        Shape::new(
+            described,
+            relation.schema(),
+            relation.info.key.as_deref(),
+            subscribe,
+        )
+    }
+
+    /// Of what a subscription keeps: the columns that its relation had when it was made, as they are called now.
+    fn of_kept(session: &Session, object: &Object, subscribe: &Subscribe) -> SqlResult<Shape> {
+        object.check_up()?;
+        let Definition::Sink(def) = &object.definition else {
+            return Err(SqlError::internal("a subscription that is no sink"));
+        };
+        let scope = session.scope();
+        let read = scope.catalog.object(def.relation);
+        let read = read.ok_or_else(|| SqlError::internal("a subscription to nothing"))?;
+        let relation = of(read)?;
+        let fields = relation.schema().fields().iter().take(def.columns.len()).cloned();
+        let columns = Schema::new(fields.collect::<Vec<_>>());
+        let known = relation.info.key.as_deref();
+        let known = known.filter(|key| key.iter().all(|column| *column < def.columns.len()));
+        Shape::new(&object.described(), &columns, known, subscribe)
+    }
+
+    fn new(
+        described: &str,
+        schema: &Schema,
+        known: Option<&[usize]>,
+        subscribe: &Subscribe,
+    ) -> SqlResult<Shape> {
+        let columns = schema.fields();
         let upsert = match &subscribe.upsert {
             None => None,
             Some(key) => {
-                let key = upsert_key(described, relation, key)?;
+                let key = upsert_key(described, schema, known, key)?;
                 let others = (0..columns.len()).filter(|column| !key.contains(column));
                 let order: Vec<usize> = key.iter().copied().chain(others).collect();
                 Some((key.len(), order))
@@ -261,10 +389,13 @@ impl Shape {
 }
 
 /// The positions of the columns by which rows are told apart.
-fn upsert_key(described: &str, relation: &Relation, given: &[Ident]) -> SqlResult<Vec<usize>> {
-    let schema = relation.schema();
+fn upsert_key(
+    described: &str,
+    schema: &Schema,
+    known: Option<&[usize]>,
+    given: &[Ident],
+) -> SqlResult<Vec<usize>> {
     let name = |column: &usize| schema.field(*column).name().as_str();
-    let known = relation.info.key.as_deref();
     let wrong = |message: String, hint: String| {
         SqlError::new(SqlState::InvalidColumnReference, message).with_hint(hint)
     };

@@ -31,6 +31,7 @@ fn carries_rows(object: &Object) -> bool {
             | ObjectKind::MaterializedView
             | ObjectKind::ExternalTable
             | ObjectKind::Sink
+            | ObjectKind::Subscription
     ) && !is_temporary(&object.schema)
 }
 

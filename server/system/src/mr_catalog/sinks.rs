@@ -7,6 +7,7 @@ use millrace_catalog::Definition;
 use millrace_database::Database;
 use millrace_database::clock::now_ms;
 use millrace_database::database::sinks::SinkStatus;
+use millrace_storage::ObjectKind;
 
 use super::{Columns, numbers, texts};
 
@@ -14,7 +15,9 @@ pub(super) fn columns(database: &Database) -> Columns {
     let catalog = database.catalog();
     let mut sinks = vec![];
     for (id, status) in database.sinks().list() {
-        if let Some(object) = catalog.object(id)
+        if let Some(object) = catalog
+            .object(id)
+            .filter(|object| object.kind == ObjectKind::Sink)
             && let Definition::Sink(def) = &object.definition
         {
             let relation = catalog.object(def.relation).map(|object| object.display_name());

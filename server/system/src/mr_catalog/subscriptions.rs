@@ -1,54 +1,88 @@
-//! `mr_catalog.subscriptions`: one row for each client that follows a relation or a query, and how far it is.
+//! `mr_catalog.subscriptions`: one row a subscription, with what it keeps.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{StringArray, TimestampMicrosecondArray};
-use millrace_catalog::scope::Acting;
+use arrow::array::{Float64Array, StringArray};
+use millrace_catalog::{Definition, Object};
 use millrace_database::Database;
-use millrace_database::database::subscriptions::SubscriptionInfo;
+use millrace_database::clock::now_ms;
+use millrace_database::database::sinks::SinkStatus;
+use millrace_database::database::subscriptions::KeptInfo;
+use millrace_storage::{ObjectId, ObjectKind};
 
-use super::{Columns, numbers, optional_numbers};
-use crate::pg_catalog::activity::{HIDDEN, may_see};
+use super::{Columns, optional_numbers, texts};
 
-pub(super) fn columns(database: &Database, viewer: Acting) -> Columns {
-    let sessions = database.sessions();
-    let is_shown = |info: &SubscriptionInfo| {
-        let session = sessions.iter().find(|session| session.id() == info.session);
-        !viewer.is_checked || session.is_some_and(|session| may_see(database, session.as_ref(), viewer))
-    };
+struct Row {
+    object: Arc<Object>,
+    relation: Option<String>,
+    /// For how long, in milliseconds, and how many bytes are kept.
+    kept: (Option<u64>, Option<u64>),
+    status: SinkStatus,
+    info: Option<KeptInfo>,
+}
+
+pub(super) fn columns(database: &Database) -> Columns {
     let catalog = database.catalog();
-    let all = database.subscriptions().list();
-    let relations = all.iter().map(|info| {
-        let object = catalog.object(info.relation);
-        object.map(|object| object.display_name())
-    });
-    let queries = all.iter().map(|info| match &info.query {
-        Some(_) if !is_shown(info) => Some(HIDDEN),
-        query => query.as_deref(),
-    });
-    let began = all.iter().map(|info| info.began_at_ms.saturating_mul(1_000));
+    let mut states: BTreeMap<ObjectId, SinkStatus> = database.sinks().list().into_iter().collect();
+    let mut rows = vec![];
+    for object in catalog
+        .objects()
+        .filter(|object| object.kind == ObjectKind::Subscription)
+    {
+        let Definition::Sink(def) = &object.definition else {
+            continue;
+        };
+        let Some(sink) = def.kept() else { continue };
+        let (time, bytes) = sink.kept.kept();
+        rows.push(Row {
+            object: Arc::clone(object),
+            relation: catalog.object(def.relation).map(|object| object.display_name()),
+            kept: (time.and_then(|time| u64::try_from(time).ok()), bytes),
+            status: states.remove(&object.id).unwrap_or_default(),
+            info: database.subscriptions().kept_info(object.id),
+        });
+    }
+    let now = now_ms();
+    let lag = |row: &Row| match row.status.behind_since_ms {
+        Some(since) => now.saturating_sub(since).max(0) as f64 / 1_000.0,
+        None => 0.0,
+    };
+    let numbers =
+        |number: fn(&KeptInfo) -> u64| optional_numbers(rows.iter().map(|row| row.info.as_ref().map(number)));
     vec![
-        ("id", numbers(all.iter().map(|info| info.id))),
-        ("relation", Arc::new(StringArray::from_iter(relations))),
-        ("query", Arc::new(StringArray::from_iter(queries))),
+        ("name", texts(rows.iter().map(|row| row.object.display_name()))),
         (
-            "session",
-            optional_numbers(all.iter().map(|info| u64::try_from(info.session).ok())),
+            "relation",
+            Arc::new(StringArray::from_iter(
+                rows.iter().map(|row| row.relation.clone()),
+            )),
         ),
         (
-            "began_at",
-            Arc::new(TimestampMicrosecondArray::from_iter_values(began).with_timezone("UTC")),
+            "state",
+            texts(rows.iter().map(|row| row.status.state().to_owned())),
         ),
-        ("epoch", optional_numbers(all.iter().map(|info| info.epoch))),
-        ("newest_epoch", numbers(all.iter().map(|info| info.newest_epoch))),
-        ("rows", numbers(all.iter().map(|info| info.rows))),
         (
-            "waiting_bytes",
-            numbers(all.iter().map(|info| info.waiting_bytes)),
+            "retention_ms",
+            optional_numbers(rows.iter().map(|row| row.kept.0)),
+        ),
+        (
+            "retention_bytes",
+            optional_numbers(rows.iter().map(|row| row.kept.1)),
+        ),
+        ("oldest_epoch", numbers(|info| info.oldest_epoch)),
+        ("newest_epoch", numbers(|info| info.newest_epoch)),
+        ("rows", numbers(|info| info.rows)),
+        ("readers", numbers(|info| info.readers)),
+        (
+            "lag_seconds",
+            Arc::new(Float64Array::from_iter_values(rows.iter().map(lag))),
         ),
         (
             "error",
-            Arc::new(StringArray::from_iter(all.iter().map(|info| info.error.clone()))),
+            Arc::new(StringArray::from_iter(
+                rows.iter().map(|row| row.status.error.clone()),
+            )),
         ),
     ]
 }

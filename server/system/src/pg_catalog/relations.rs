@@ -98,7 +98,7 @@ fn with_columns<'a>(
             // The columns of its files, unless what it reads failed to load.
             Definition::Sink(sink) => {
                 let relation = catalog.object(sink.relation).and_then(|from| from.relation());
-                let schema = relation.map(|relation| sink.schema(relation.schema()));
+                let schema = relation.map(|relation| sink.shown(relation.schema()));
                 let fields = schema.map(|schema| schema.fields().iter().cloned().collect());
                 Some((object, fields.unwrap_or_default()))
             }
@@ -112,8 +112,12 @@ fn with_columns<'a>(
 }
 
 fn pg_foreign_table(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
-    let is_foreign =
-        |object: &&Arc<Object>| matches!(object.kind, ObjectKind::ExternalTable | ObjectKind::Sink);
+    let is_foreign = |object: &&Arc<Object>| {
+        matches!(
+            object.kind,
+            ObjectKind::ExternalTable | ObjectKind::Sink | ObjectKind::Subscription
+        )
+    };
     let row = |object: &Arc<Object>| {
         Row::from([
             ("ftrelid", oid(object.id).to_string()),
@@ -165,7 +169,7 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
         let kind = match object.kind {
             ObjectKind::View => "v",
             ObjectKind::MaterializedView => "m",
-            ObjectKind::ExternalTable | ObjectKind::Sink => "f",
+            ObjectKind::ExternalTable | ObjectKind::Sink | ObjectKind::Subscription => "f",
             _ => "r",
         };
         let mut class = row(oid(object.id), &object.name, &object.schema, kind, fields.len());

@@ -8,7 +8,8 @@ use millrace_planner::RelationId;
 use millrace_postgres::error::SqlState;
 use millrace_resource::memory::{Holder, Use};
 
-use super::writing::{Leave, Writing, rows_of, times};
+use super::drafting::{rows_of, times};
+use super::writing::{Leave, Writing};
 use crate::sink_files::base::{Base, Counts};
 use crate::sink_files::decode::Decoder;
 use crate::sink_files::directory::io_error;
@@ -98,11 +99,15 @@ impl Writing {
         Tally::new(self.bases.directory(), bytes_max, account.charge(Use::Query, 0))
     }
 
-    /// What the committed files from `first` on say together: how often each row is there.
-    pub(super) async fn delivered(&self, encoder: &Arc<Encoder>, first: u64) -> Result<Tally, Leave> {
+    /// What the committed files from `first` on say together: how often each row is there. None: all files, and what they were before.
+    pub(super) async fn delivered(&self, encoder: &Arc<Encoder>, first: Option<u64>) -> Result<Tally, Leave> {
         let mut tally = self.tally();
-        let steps = self.committed.outbox.first.max(first)..self.committed.next;
-        let sum = (first < steps.start).then(|| self.sum()).flatten();
+        let begin = self.committed.outbox.first;
+        let steps = first.map_or(begin, |first| first.max(begin))..self.committed.next;
+        let sum = first
+            .is_none_or(|first| first < begin)
+            .then(|| self.sum())
+            .flatten();
         for path in sum
             .into_iter()
             .chain(steps.map(|number| self.directory.file(number)))

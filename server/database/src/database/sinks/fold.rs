@@ -9,8 +9,8 @@ use std::sync::Arc;
 use millrace_engine::Follower;
 use millrace_postgres::error::SqlError;
 
-use super::fact;
 use super::writing::{Leave, Writing};
+use super::{Committed, fact};
 use crate::sink_files::draft::Draft;
 use crate::sink_files::encode::{Encoder, Op};
 use crate::sink_files::outbox;
@@ -61,15 +61,26 @@ impl Writing {
         if since <= known.sum_bytes.max(STEPS_BYTES_MIN) && next - known.first <= STEPS_MAX {
             return Ok(());
         }
-        let (sums, limits) = outbox::sums(&self.def.target, &self.data, self.id);
-        let all = sums.clone();
-        self.on_disk(move || all.remove(|number| number == known.first))
+        let (sums, _) = outbox::sums(&self.def.target, &self.data, self.id);
+        self.on_disk(move || sums.remove(|number| number == known.first))
             .await?;
+        self.add_up(encoder, follower, self.committed).await
+    }
+
+    /// Writes all rows as of the step that was taken last in the place of the steps; `committed`: what is to be written down besides.
+    pub(super) async fn add_up(
+        &mut self,
+        encoder: &Arc<Encoder>,
+        follower: &Follower,
+        mut committed: Committed,
+    ) -> Result<(), Leave> {
+        let (sums, limits) = outbox::sums(&self.def.target, &self.data, self.id);
+        let (steps, next) = (self.directory.clone(), committed.next);
         let mut rows = follower.everything()?;
         let draft = Draft::new(&sums, encoder, limits, next);
         let mut draft = self.write_of(Op::Insert, &mut rows, draft).await?;
         let draft = self.compute(move || draft.end().map(|()| draft)).await?;
-        let (db, mut committed, fact) = (self.db()?, self.committed, fact(self.id));
+        let (db, fact) = (self.db()?, fact(self.id));
         let finish = move || {
             let (numbers, _, bytes) = draft.finish()?;
             sums.publish(numbers)?;

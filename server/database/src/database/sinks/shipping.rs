@@ -25,8 +25,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::Committed;
+use super::kept::{Form, StepWriter};
 use super::writing::Writing;
 use crate::backoff::Backoff;
+use crate::database::subscriptions::kept::Kept;
 use crate::sink_files::directory::{Directory, io_error};
 use crate::sink_files::outbox;
 
@@ -59,6 +61,7 @@ impl Shipping {
             place: outbox::of(&sink.data, sink.id),
             directory: sink.directory.clone(),
             private_hosts: Arc::clone(&sink.private_hosts),
+            kept: sink.kept.clone().zip(sink.form()),
             committed,
             state: tell,
         };
@@ -112,6 +115,8 @@ struct Shipper {
     place: PathBuf,
     directory: Directory,
     private_hosts: Arc<PrivateHosts>,
+    /// Where the steps of a subscription are kept, and what they are like.
+    kept: Option<(Arc<Kept>, Form)>,
     committed: watch::Receiver<Committed>,
     state: watch::Sender<State>,
 }
@@ -142,7 +147,12 @@ impl Shipper {
 
     /// Delivers until there is nobody who takes steps.
     async fn deliver(&mut self) -> Result<(), ConnectorError> {
-        let mut writer = writers::open(&self.def, &writers::By::new(&self.private_hosts)).await?;
+        let mut writer: Box<dyn Writer> = match &self.kept {
+            Some((kept, form)) => {
+                Box::new(StepWriter::open(kept, form.clone(), self.committed.clone()).await?)
+            }
+            None => writers::open(&self.def, &writers::By::new(&self.private_hosts)).await?,
+        };
         let delivered = self.deliver_to(writer.as_mut()).await;
         writer.close().await;
         delivered
@@ -185,6 +195,12 @@ impl Shipper {
     }
 
     fn tell(&self, next: u64) {
+        let committed = *self.committed.borrow();
+        if let Some((kept, _)) = &self.kept
+            && next == committed.next
+        {
+            kept.reach(committed.outbox.epoch, committed.outbox.since);
+        }
         self.state.send_replace(State {
             next: Some(next),
             error: None,
@@ -217,7 +233,9 @@ impl Shipper {
                 reached.next, committed.next
             )),
             Some(reached) => {
+                // The log of a subscription is this server's own.
                 if reached.next > known
+                    && self.kept.is_none()
                     && let (sum, _) = self.read(reached.next - 1).await?
                     && sum != reached.sum
                 {
@@ -249,10 +267,10 @@ impl Shipper {
     }
 }
 
-fn of_runtime(error: RuntimeError) -> ConnectorError {
+pub(super) fn of_runtime(error: RuntimeError) -> ConnectorError {
     of_sql(from_internal::runtime(error))
 }
 
-fn of_sql(error: SqlError) -> ConnectorError {
+pub(super) fn of_sql(error: SqlError) -> ConnectorError {
     ConnectorError::passing(error.message)
 }

@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arrow::array::{RecordBatch, UInt32Array};
 use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_catalog::sink::{SinkDef, Target};
 use millrace_engine::{Changes, Checkpointed, Follower, Runtime};
 use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
-use millrace_storage::{ChangeBatch, ObjectId, ObjectKind};
+use millrace_storage::{ObjectId, ObjectKind};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -20,10 +18,11 @@ use super::shipping::Shipping;
 use super::{Committed, SinkStatus, fact};
 use crate::clock::now_ms;
 use crate::database::Database;
+use crate::database::subscriptions::kept::{self, Kept};
 use crate::sink_files::base::Bases;
 use crate::sink_files::directory::{Directory, io_error};
 use crate::sink_files::draft::{Draft, Limits};
-use crate::sink_files::encode::{Encoder, Op};
+use crate::sink_files::encode::Encoder;
 use crate::sink_files::outbox;
 
 /// When a sink that failed tries again.
@@ -47,12 +46,22 @@ impl<E: Into<SqlError>> From<E> for Leave {
     }
 }
 
+/// What somebody wants of a task. It is dropped where the task cannot answer.
+pub(super) enum Ask {
+    /// To be told when all that is visible now is delivered.
+    Flush(oneshot::Sender<()>),
+    /// All rows as of the step that was taken last, and its epoch.
+    Rows(oneshot::Sender<(u64, Changes)>),
+}
+
 /// How a task is asked and answers.
 pub(super) struct Wires {
     pub status: watch::Sender<SinkStatus>,
     pub stopped: watch::Receiver<bool>,
-    pub asked: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+    pub asked: mpsc::UnboundedReceiver<Ask>,
     pub needed: Arc<Mutex<u64>>,
+    /// Where the steps of a subscription are kept.
+    pub kept: Option<Arc<Kept>>,
 }
 
 /// A task.
@@ -72,11 +81,13 @@ pub(super) struct Writing {
     restored: Option<Checkpointed>,
     pub(super) committed: Committed,
     /// What sends the steps to another system, if they go to one.
-    shipping: Option<Shipping>,
+    pub(super) shipping: Option<Shipping>,
     status: watch::Sender<SinkStatus>,
     stopped: watch::Receiver<bool>,
-    asked: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+    asked: mpsc::UnboundedReceiver<Ask>,
     needed: Arc<Mutex<u64>>,
+    /// Where the steps of a subscription are kept.
+    pub(super) kept: Option<Arc<Kept>>,
 }
 
 impl Writing {
@@ -109,6 +120,7 @@ impl Writing {
             stopped: wires.stopped,
             asked: wires.asked,
             needed: wires.needed,
+            kept: wires.kept,
         }
     }
 
@@ -196,9 +208,10 @@ impl Writing {
     /// Writes until it is stopped or something fails.
     async fn follow(&mut self) -> Result<(), Leave> {
         self.committed = self.db()?.stored_of_sink(self.id)?.0;
-        *self.needed.lock() = self.committed.offset;
+        self.set_needed();
         self.tell();
         self.fall_behind();
+        let begins = self.begins().await?;
         let (directory, next) = (self.directory.clone(), self.committed.next);
         let (def, data, id) = (Arc::clone(&self.def), self.data.clone(), self.id);
         let settle = move || {
@@ -207,10 +220,8 @@ impl Writing {
             directory.settle(next)
         };
         self.on_disk(settle).await?;
-        match &self.shipping {
-            Some(shipping) => shipping.send(self.committed),
-            None if matches!(self.def.target, Target::Files(_)) => {}
-            None => self.shipping = Some(Shipping::start(self)),
+        if !begins {
+            self.ship();
         }
         // A view that is not yet where it was would seem to have lost what the files have of it.
         let ready = async {
@@ -226,11 +237,16 @@ impl Writing {
         let (encoder, is_stream) = self.encoder()?;
         let relation = RelationId(self.def.relation.0);
         let mut noted = self.restored.take();
-        let (mut follower, mut first) = if is_stream {
+        let (mut follower, mut first) = if begins {
+            let follower = self.begin(&encoder, is_stream).await?;
+            self.ship();
+            noted = None;
+            (follower, None)
+        } else if is_stream {
             let follower = self.runtime.follow(relation, self.committed.offset);
             (follower, Some(self.tally()))
         } else if let Some((checkpoint, base)) = self.base_of(noted.as_ref()).await? {
-            let mut delivered = self.delivered(&encoder, base.next).await?;
+            let mut delivered = self.delivered(&encoder, Some(base.next)).await?;
             for (key, count) in base.ahead {
                 delivered.add(&key, -count);
             }
@@ -238,14 +254,27 @@ impl Writing {
             noted = None;
             (follower, Some(delivered))
         } else {
-            let delivered = self.delivered(&encoder, 0).await?;
+            let delivered = self.delivered(&encoder, None).await?;
             (self.runtime.follow(relation, 0), Some(delivered))
         };
-        let mut checkpoints = None;
+        // Two steps of a subscription at once would be one epoch.
+        let early = match self.kept.is_some() {
+            true => self.until_delivered().await?,
+            false => vec![],
+        };
+        let mut checkpoints = (begins && !is_stream).then(|| self.runtime.checkpoints_of(relation));
         let rollover = Duration::from_millis(self.def.rollover_ms);
         let mut last = tokio::time::Instant::now() - rollover;
         // Those who wait for a step, and for what was taken to be delivered.
         let (mut waiting, mut taken): (Vec<oneshot::Sender<()>>, Vec<oneshot::Sender<()>>) = (vec![], vec![]);
+        let mut wanted = vec![];
+        for asked in early {
+            match asked {
+                Ask::Flush(done) => waiting.push(done),
+                Ask::Rows(answer) if first.is_none() => self.answer(&follower, answer)?,
+                Ask::Rows(answer) => wanted.push(answer),
+            }
+        }
         loop {
             let can_step = self.is_delivered();
             if first.is_none() && (waiting.is_empty() || !can_step) {
@@ -288,8 +317,10 @@ impl Writing {
                     Woken::Due => {}
                     // While nothing is delivered, whoever asks is answered by that this is dropped.
                     Woken::Asked(asked) => {
-                        if !self.is_failing() {
-                            waiting.push(asked);
+                        match asked {
+                            Ask::Flush(_) if self.is_failing() => {}
+                            Ask::Flush(done) => waiting.push(done),
+                            Ask::Rows(answer) => self.answer(&follower, answer)?,
                         }
                         continue;
                     }
@@ -310,7 +341,10 @@ impl Writing {
                 }
             }
             while let Ok(asked) = self.asked.try_recv() {
-                waiting.push(asked);
+                match asked {
+                    Ask::Flush(done) => waiting.push(done),
+                    Ask::Rows(answer) => wanted.push(answer),
+                }
             }
             taken.append(&mut waiting);
             let changes = follower.step().await?;
@@ -321,6 +355,9 @@ impl Writing {
             };
             last = tokio::time::Instant::now();
             self.commit(draft, &follower).await?;
+            for answer in wanted.drain(..) {
+                self.answer(&follower, answer)?;
+            }
             if let Some(checkpoint) = noted.take() {
                 self.note(&encoder, &follower, &checkpoint, usize::MAX).await?;
             }
@@ -329,6 +366,44 @@ impl Writing {
             }
             self.hear(&mut waiting, &mut taken)?;
         }
+    }
+
+    /// Begins to send to another system, or goes on.
+    fn ship(&mut self) {
+        match &self.shipping {
+            Some(shipping) => shipping.send(self.committed),
+            None if matches!(self.def.target, Target::Files(_)) => {}
+            None => self.shipping = Some(Shipping::start(self)),
+        }
+    }
+
+    /// Waits until the target has all steps that were taken; returns what was asked meanwhile.
+    async fn until_delivered(&mut self) -> Result<Vec<Ask>, Leave> {
+        let mut stopped = self.stopped.clone();
+        let mut asks = vec![];
+        while !self.is_delivered() {
+            let Some(shipping) = &mut self.shipping else {
+                break;
+            };
+            tokio::select! {
+                biased;
+                _ = stopped.wait_for(|stopped| *stopped) => return Err(Leave::Stopped),
+                asked = self.asked.recv() => asks.push(asked.ok_or(Leave::Stopped)?),
+                () = shipping.changed() => self.hear(&mut vec![], &mut vec![])?,
+            }
+            // Whoever asks is answered by that this is dropped.
+            if self.is_failing() {
+                asks.clear();
+            }
+        }
+        Ok(asks)
+    }
+
+    /// Gives somebody all rows as of the step that was taken last, with its epoch.
+    fn answer(&self, follower: &Follower, answer: oneshot::Sender<(u64, Changes)>) -> Result<(), Leave> {
+        // Whoever asked may have gone.
+        let _ = answer.send((self.committed.outbox.epoch, follower.everything()?));
+        Ok(())
     }
 
     /// Whether the target has all steps that were taken.
@@ -386,7 +461,7 @@ impl Writing {
     }
 
     /// How rows are written, and whether they are those of a stream.
-    fn encoder(&self) -> Result<(Arc<Encoder>, bool), Leave> {
+    pub(super) fn encoder(&self) -> Result<(Arc<Encoder>, bool), Leave> {
         let catalog = self.db()?.catalog();
         let object = catalog.object(self.def.relation);
         let object =
@@ -399,71 +474,6 @@ impl Writing {
         })?;
         let encoder = Encoder::new(&self.def, relation.schema())?;
         Ok((Arc::new(encoder), object.kind == ObjectKind::Stream))
-    }
-
-    /// Writes all changes: rows that go before rows that come.
-    async fn write(&self, mut changes: Changes, mut draft: Draft) -> Result<Draft, Leave> {
-        if self.def.sink_type.has_deletions() {
-            draft = self.write_of(Op::Delete, &mut changes, draft).await?;
-            changes.rewind();
-        }
-        self.write_of(Op::Insert, &mut changes, draft).await
-    }
-
-    pub(super) async fn write_of(
-        &self,
-        op: Op,
-        changes: &mut Changes,
-        mut draft: Draft,
-    ) -> Result<Draft, Leave> {
-        while let Some(batch) = changes.next().await? {
-            let encoder = draft.encoder();
-            let rows = self.compute(move || match rows_of(op, &batch)? {
-                Some(rows) => encoder.conform(&rows).map(Some),
-                None => Ok(None),
-            });
-            let Some(rows) = rows.await? else { continue };
-            let mut done = 0;
-            while done < rows.num_rows() {
-                draft = self.with_room(draft).await?;
-                let piece = rows.slice(done, draft.room().min(rows.num_rows() - done));
-                done += piece.num_rows();
-                draft = self
-                    .compute(move || draft.encode(op, &piece).map(|()| draft))
-                    .await?;
-            }
-        }
-        Ok(draft)
-    }
-
-    pub(super) async fn write_keys(
-        &self,
-        op: Op,
-        mut keys: Vec<Box<[u8]>>,
-        mut draft: Draft,
-    ) -> Result<Draft, Leave> {
-        keys.reverse();
-        while !keys.is_empty() {
-            draft = self.with_room(draft).await?;
-            let piece: Vec<Box<[u8]>> = keys
-                .drain(keys.len().saturating_sub(draft.room())..)
-                .rev()
-                .collect();
-            draft = self
-                .compute(move || draft.encode_keys(op, &piece).map(|()| draft))
-                .await?;
-        }
-        Ok(draft)
-    }
-
-    /// The draft, once it has space for rows.
-    async fn with_room(&self, mut draft: Draft) -> Result<Draft, Leave> {
-        self.check_running()?;
-        if draft.room() == 0 {
-            draft = self.compute(move || draft.end_if_full().map(|()| draft)).await?;
-            draft = self.on_disk(move || draft.proceed().map(|()| draft)).await?;
-        }
-        Ok(draft)
     }
 
     /// Runs what takes a processor as batch work.
@@ -493,6 +503,7 @@ impl Writing {
             ..self.committed
         };
         let is_new = committed != self.committed;
+        let (is_kept, now) = (self.kept.is_some(), self.runtime.now());
         let draft = self.compute(move || draft.end().map(|()| draft)).await?;
         self.committed = self
             .on_disk(move || {
@@ -504,6 +515,9 @@ impl Writing {
                 committed.rows += rows;
                 committed.bytes += bytes;
                 committed.at_ms = now_ms();
+                if is_kept {
+                    committed.outbox.epoch = kept::epoch_after(committed.outbox.epoch, now);
+                }
                 committed.outbox.delivered = delivered.unwrap_or(committed.outbox.delivered);
                 let value =
                     serde_json::to_vec(&committed).map_err(|error| SqlError::internal(error.to_string()))?;
@@ -512,12 +526,17 @@ impl Writing {
                 Ok(committed)
             })
             .await?;
-        *self.needed.lock() = self.committed.offset;
+        self.set_needed();
         if let Some(shipping) = &self.shipping {
             shipping.send(self.committed);
         }
         self.tell();
         Ok(())
+    }
+
+    /// What is delivered of a stream may go.
+    pub(super) fn set_needed(&self) {
+        *self.needed.lock() = self.committed.offset;
     }
 
     /// The database, unless it is gone.
@@ -532,7 +551,7 @@ impl Writing {
         }
     }
 
-    fn tell(&self) {
+    pub(super) fn tell(&self) {
         let now = self.committed.status(&self.def.target);
         self.status.send_modify(|status| {
             (status.files, status.rows, status.bytes) = (now.files, now.rows, now.bytes);
@@ -547,7 +566,7 @@ enum Woken {
     Due,
     Heard,
     Checkpoint(Checkpointed),
-    Asked(oneshot::Sender<()>),
+    Asked(Ask),
 }
 
 fn fall_behind(status: &watch::Sender<SinkStatus>) {
@@ -572,29 +591,4 @@ async fn next_of(checkpoints: &mut mpsc::UnboundedReceiver<Checkpointed>) -> Che
         Some(checkpoint) => checkpoint,
         None => std::future::pending().await,
     }
-}
-
-pub(super) fn times(count: i64) -> usize {
-    usize::try_from(count).unwrap_or(0)
-}
-
-/// The rows of changes that came or went, each as often as it did.
-pub(crate) fn rows_of(op: Op, changes: &ChangeBatch) -> SqlResult<Option<RecordBatch>> {
-    if changes.weights.is_none() {
-        return Ok((op == Op::Insert).then(|| changes.rows.clone()));
-    }
-    let mut positions: Vec<u32> = vec![];
-    for row in 0..changes.num_rows() {
-        let weight = match op {
-            Op::Insert => changes.weight(row),
-            Op::Delete => -changes.weight(row),
-        };
-        let position = u32::try_from(row).map_err(|error| SqlError::internal(error.to_string()))?;
-        positions.extend(std::iter::repeat_n(position, times(weight)));
-    }
-    if positions.is_empty() {
-        return Ok(None);
-    }
-    let taken = arrow::compute::take_record_batch(&changes.rows, &UInt32Array::from(positions));
-    taken.map(Some).map_err(from_internal::arrow)
 }

@@ -23,17 +23,32 @@ pub(super) const INSERT: &str = "insert";
 const DELETE: &str = "delete";
 const UPDATE_DELETE: &str = "update_delete";
 const UPDATE_INSERT: &str = "update_insert";
+/// All of them; a log has their positions.
+pub(in crate::database) const OPS: [&str; 4] = [INSERT, DELETE, UPDATE_DELETE, UPDATE_INSERT];
 
 /// What changed up to an epoch since the step before.
-pub(super) struct Epoch {
+pub(in crate::database) struct Epoch {
     pub epoch: u64,
     pub changes: Vec<Changed>,
     pub bytes: usize,
     _charge: Charge,
 }
 
+impl Epoch {
+    /// Changes of this epoch, which are charged to the account.
+    pub fn new(epoch: u64, changes: Vec<Changed>, account: &Arc<Account>) -> Epoch {
+        let bytes = changes.iter().map(|changed| rows_bytes(&changed.rows)).sum();
+        Epoch {
+            epoch,
+            changes,
+            bytes,
+            _charge: account.charge(Use::Result, bytes),
+        }
+    }
+}
+
 /// Rows, and what happened to each: `insert`, `delete`, `update_delete` or `update_insert`.
-pub(super) struct Changed {
+pub(in crate::database) struct Changed {
     pub ops: ArrayRef,
     pub rows: RecordBatch,
 }
@@ -78,7 +93,11 @@ pub(super) async fn collect(
     })
 }
 
-fn arranged(
+/// Rows that went and rows that came, each with what happened to it, in the order in which they are told.
+///
+/// # Errors
+/// An internal one.
+pub(in crate::database) fn arranged(
     gone: Vec<RecordBatch>,
     come: Vec<RecordBatch>,
     key: Option<&[usize]>,

@@ -124,6 +124,7 @@ fn identity(query: &QueryDef, database: &str) -> String {
         priority,
         on_error,
         keeps_errors: _,
+        history_ms: _,
         bound: _,
     } = query;
     format!(

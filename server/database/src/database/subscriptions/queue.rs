@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::changes::{Changed, Epoch, INSERT};
+use super::kept::Reader;
 use super::{Position, SubscriptionInfo};
 
 /// Whose a queue is, and what it may hold.
@@ -42,9 +43,13 @@ struct State {
     snapshot: Option<Reading>,
     waiting: VecDeque<Arc<Epoch>>,
     waiting_bytes: usize,
+    /// What changed while the snapshot is read, where it does not wait here.
+    passed_bytes: usize,
     ended: Option<SqlError>,
     /// The last epoch of which the reader has everything.
     epoch: Option<u64>,
+    /// Of what is kept, the newest epoch that its reader knew.
+    newest: u64,
     rows: u64,
 }
 
@@ -72,7 +77,9 @@ impl Queue {
             snapshot: snapshot.map(read_on),
             waiting_bytes: waiting.iter().map(|epoch| epoch.bytes).sum(),
             waiting: waiting.into(),
+            passed_bytes: 0,
             ended: None,
+            newest: epoch,
             rows: 0,
         };
         Queue {
@@ -93,18 +100,7 @@ impl Queue {
             && state.waiting_bytes > 0
             && state.waiting_bytes.saturating_add(epoch.bytes) > self.origin.buffer_bytes;
         if is_too_much {
-            let error = SqlError::new(
-                SqlState::ProgramLimitExceeded,
-                format!(
-                    "the subscription to {} ended because changes are read too slowly",
-                    self.origin.name
-                ),
-            )
-            .with_detail(format!(
-                "More than {} of changes wait to be read.",
-                size_text(self.origin.buffer_bytes as u64)
-            ))
-            .with_hint("Subscribe again, read faster, or raise subscription_buffer.");
+            let error = self.too_slow();
             state.end(error);
         } else {
             // Of epochs without a change the last one says it all.
@@ -119,6 +115,35 @@ impl Queue {
         is_too_much
     }
 
+    /// Something changed, in so many bytes, that its reader reads from elsewhere: it may not read the snapshot for long.
+    pub(super) fn pass(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        if state.snapshot.is_none() || state.ended.is_some() {
+            return;
+        }
+        state.passed_bytes += bytes;
+        if state.passed_bytes > self.origin.buffer_bytes {
+            state.end(self.too_slow());
+            drop(state);
+            self.filled.notify_one();
+        }
+    }
+
+    fn too_slow(&self) -> SqlError {
+        SqlError::new(
+            SqlState::ProgramLimitExceeded,
+            format!(
+                "the subscription to {} ended because changes are read too slowly",
+                self.origin.name
+            ),
+        )
+        .with_detail(format!(
+            "More than {} of changes wait to be read.",
+            size_text(self.origin.buffer_bytes as u64)
+        ))
+        .with_hint("Subscribe again, read faster, or raise subscription_buffer.")
+    }
+
     /// Ends it: what waits is given up.
     pub(super) fn end(&self, why: SqlError) {
         let mut state = self.state.lock();
@@ -127,6 +152,50 @@ impl Queue {
         }
         drop(state);
         self.filled.notify_one();
+    }
+
+    /// The next rows of the snapshot, or that it is complete; none: it was read.
+    fn poll_snapshot(&self, epoch: u64, context: &mut Context<'_>) -> Poll<SqlResult<Option<Event>>> {
+        let mut state = self.state.lock();
+        if let Some(why) = &state.ended {
+            return Poll::Ready(Err(why.clone()));
+        }
+        let Some(reading) = &mut state.snapshot else {
+            return Poll::Ready(Ok(None));
+        };
+        let (changes, next) = match reading.poll_unpin(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(read) => read,
+        };
+        match next {
+            Ok(Some(batch)) => {
+                state.snapshot = Some(read_on(changes));
+                drop(state);
+                Poll::Ready(self.event(epoch, &Changed::all(INSERT, batch.rows)).map(Some))
+            }
+            Ok(None) => {
+                state.snapshot = None;
+                state.epoch = Some(epoch);
+                Poll::Ready(Ok(Some(Event::Complete { epoch })))
+            }
+            Err(error) => {
+                let why = from_internal::runtime(error);
+                state.end(why.clone());
+                Poll::Ready(Err(why))
+            }
+        }
+    }
+
+    fn event(&self, epoch: u64, changed: &Changed) -> SqlResult<Event> {
+        let columns: Vec<usize> = (0..self.origin.columns).collect();
+        // Columns that were added since are not told.
+        let rows = changed.rows.project(&columns).map_err(from_internal::arrow)?;
+        self.state.lock().rows += rows.num_rows() as u64;
+        Ok(Event::Changes {
+            epoch,
+            ops: Arc::clone(&changed.ops),
+            rows,
+        })
     }
 
     pub(super) fn info(&self, newest_epoch: u64) -> SubscriptionInfo {
@@ -138,7 +207,7 @@ impl Queue {
             session: self.origin.session,
             began_at_ms: self.origin.began_at_ms,
             epoch: state.epoch,
-            newest_epoch,
+            newest_epoch: newest_epoch.max(state.newest),
             rows: state.rows,
             waiting_bytes: state.waiting_bytes as u64,
             error: state.ended.as_ref().map(|why| why.message.clone()),
@@ -175,6 +244,8 @@ pub struct Subscription {
     begins: Position,
     /// The step that is being read, and how many pieces of it were.
     current: Option<(Arc<Epoch>, usize)>,
+    /// Where changes come from that are kept; none: they wait in the queue.
+    kept: Option<Box<Reader>>,
     /// Dropped last: who hears of it looks whether the queue is still used.
     _left: Left,
 }
@@ -194,7 +265,16 @@ impl Subscription {
             queue,
             begins,
             current: None,
+            kept: None,
             _left: Left(left),
+        }
+    }
+
+    /// The same, whose changes are read from where they are kept.
+    pub(super) fn of_kept(self, reader: Reader) -> Subscription {
+        Subscription {
+            kept: Some(Box::new(reader)),
+            ..self
         }
     }
 
@@ -214,52 +294,47 @@ impl Subscription {
                     self.queue.state.lock().epoch = Some(step.epoch);
                     return Ok(Event::Complete { epoch: step.epoch });
                 };
-                let event = self.event(step.epoch, changed);
+                let event = self.queue.event(step.epoch, changed);
                 self.current = Some((step, read + 1));
                 return event;
             }
-            if let Some(event) = std::future::poll_fn(|context| self.poll_snapshot(context)).await? {
+            let (queue, epoch) = (Arc::clone(&self.queue), self.begins.epoch);
+            let snapshot = std::future::poll_fn(move |context| queue.poll_snapshot(epoch, context));
+            if let Some(event) = snapshot.await? {
                 return Ok(event);
             }
             if let Some(step) = self.take()? {
                 self.current = Some((step, 0));
                 continue;
             }
+            if let Some(reader) = &mut self.kept {
+                let event = reader.next().await?;
+                let newest = reader.newest();
+                return self.told(event, newest);
+            }
             self.queue.filled.notified().await;
         }
     }
 
-    /// The next rows of the snapshot, or that it is complete; none: it was read.
-    fn poll_snapshot(&self, context: &mut Context<'_>) -> Poll<SqlResult<Option<Event>>> {
+    /// Whether nothing more is there yet, so that [`Self::next`] waits for a change.
+    pub fn is_idle(&self) -> bool {
+        let Some(reader) = &self.kept else { return true };
+        let state = self.queue.state.lock();
+        state.snapshot.is_none() && state.waiting.is_empty() && self.current.is_none() && reader.is_idle()
+    }
+
+    /// Notes what is told of what is kept.
+    fn told(&self, event: Event, newest: u64) -> SqlResult<Event> {
         let mut state = self.queue.state.lock();
         if let Some(why) = &state.ended {
-            return Poll::Ready(Err(why.clone()));
+            return Err(why.clone());
         }
-        let Some(reading) = &mut state.snapshot else {
-            return Poll::Ready(Ok(None));
-        };
-        let (changes, next) = match reading.poll_unpin(context) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(read) => read,
-        };
-        let epoch = self.begins.epoch;
-        match next {
-            Ok(Some(batch)) => {
-                state.snapshot = Some(read_on(changes));
-                drop(state);
-                Poll::Ready(self.event(epoch, &Changed::all(INSERT, batch.rows)).map(Some))
-            }
-            Ok(None) => {
-                state.snapshot = None;
-                state.epoch = Some(epoch);
-                Poll::Ready(Ok(Some(Event::Complete { epoch })))
-            }
-            Err(error) => {
-                let why = from_internal::runtime(error);
-                state.end(why.clone());
-                Poll::Ready(Err(why))
-            }
+        state.newest = newest;
+        match &event {
+            Event::Changes { rows, .. } => state.rows += rows.num_rows() as u64,
+            Event::Complete { epoch } => state.epoch = Some(*epoch),
         }
+        Ok(event)
     }
 
     fn take(&self) -> SqlResult<Option<Arc<Epoch>>> {
@@ -272,17 +347,5 @@ impl Subscription {
             state.waiting_bytes -= step.bytes;
         }
         Ok(step)
-    }
-
-    fn event(&self, epoch: u64, changed: &Changed) -> SqlResult<Event> {
-        let columns: Vec<usize> = (0..self.queue.origin.columns).collect();
-        // Columns that were added since are not told.
-        let rows = changed.rows.project(&columns).map_err(from_internal::arrow)?;
-        self.queue.state.lock().rows += rows.num_rows() as u64;
-        Ok(Event::Changes {
-            epoch,
-            ops: Arc::clone(&changed.ops),
-            rows,
-        })
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use uuid::Uuid;
 
 use super::changes::{self, Epoch};
+use super::kept::gone;
 use super::queries::{MadeView, QueryView};
 use super::queue::{Origin, Queue};
 use super::{Following, Position, Subscription, Wish, stopping};
@@ -342,14 +343,7 @@ impl Task {
             let is_known = resume.following == position.following
                 && (self.kept_since..=position.epoch).contains(&resume.epoch);
             if !is_known {
-                return Ok(Err(SqlError::new(
-                    SqlState::ObjectNotInPrerequisiteState,
-                    format!(
-                        "what changed in {} since then is not kept any more",
-                        self.described()
-                    ),
-                )
-                .with_hint("Subscribe again with a snapshot.")));
+                return Ok(Err(gone(&self.described())));
             }
             waiting.extend(
                 self.kept
@@ -367,7 +361,7 @@ impl Task {
             return Ok(Err(stopping()));
         };
         let origin = Origin {
-            id: db.subscriptions.next.fetch_add(1, Ordering::Relaxed) + 1,
+            id: db.subscriptions.next_number(),
             relation: self.object.id,
             query: self.query.as_ref().map(|query| Arc::clone(&query.text)),
             name: self.described(),

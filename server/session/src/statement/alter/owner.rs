@@ -49,7 +49,12 @@ pub(super) async fn execute(
         Kind::Secret => ("ALTER SECRET", GrantKind::Secret, &[ObjectKind::Secret]),
         Kind::Schema => ("ALTER SCHEMA", GrantKind::Schema, &[ObjectKind::Schema]),
         Kind::Database => ("ALTER DATABASE", GrantKind::Database, &[ObjectKind::Database]),
-        Kind::Index | Kind::Subscription => {
+        Kind::Subscription => (
+            "ALTER SUBSCRIPTION",
+            GrantKind::Table,
+            &[ObjectKind::Subscription],
+        ),
+        Kind::Index => {
             return Err(
                 SqlError::unsupported("ALTER of this kind of object does not change its owner")
                     .with_hint("An index belongs to the owner of its table."),
@@ -115,6 +120,7 @@ fn with_parts(scope: &Scope, object: &Arc<Object>) -> Vec<Arc<Object>> {
     }
     if let Some(relation) = object.relation() {
         ids.extend(relation.beside());
+        ids.extend(scope.catalog.history_of(object.id).map(|history| history.id));
     }
     ids.iter()
         .filter_map(|id| scope.catalog.object(*id).cloned())
