@@ -7,6 +7,7 @@
 mod granted;
 mod restate;
 mod stored;
+mod typed;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -37,6 +38,7 @@ use crate::secret::{SecretDef, Secrets, Vault};
 use crate::sequence::{SequenceDef, Takes};
 use crate::sink::SinkDef;
 use crate::temporary::is_temporary;
+use crate::user_type::TypeDef;
 pub(crate) use granted::built_in;
 pub use stored::lasting_columns;
 
@@ -88,6 +90,8 @@ pub enum Definition {
     Role(Arc<RoleDef>),
     /// A secret.
     Secret(Arc<SecretDef>),
+    /// An enum or a domain.
+    Type(Arc<TypeDef>),
     /// An object that failed to load at startup, and why.
     FailedToLoad(String),
     /// A database or a schema.
@@ -222,6 +226,7 @@ impl Relation {
             default: None,
             generated: None,
             sequence: None,
+            domain: None,
             proctime: false,
             comment: before
                 .iter()
@@ -586,5 +591,7 @@ pub fn kind_name(kind: ObjectKind) -> &'static str {
         ObjectKind::Sequence => "sequence",
         ObjectKind::Setting => "setting",
         ObjectKind::Secret => "secret",
+        ObjectKind::Type => "type",
+        ObjectKind::Domain => "domain",
     }
 }

@@ -147,9 +147,12 @@ impl Class {
             ObjectKind::Schema => Class::Schema,
             ObjectKind::Database => Class::Database,
             ObjectKind::Secret => Class::Secret,
-            ObjectKind::User | ObjectKind::Index | ObjectKind::Subscription | ObjectKind::Setting => {
-                return None;
-            }
+            ObjectKind::User
+            | ObjectKind::Index
+            | ObjectKind::Subscription
+            | ObjectKind::Setting
+            | ObjectKind::Type
+            | ObjectKind::Domain => return None,
         })
     }
 
