@@ -33,6 +33,7 @@ mod secret;
 mod settings;
 mod show;
 mod sink;
+mod user_type;
 mod view;
 
 pub use alter::{AlterOperation, AlterRelation, DropBehavior, DropStatement, SequenceClauses};
@@ -63,6 +64,7 @@ pub use sink::{CreateSink, CreateSubscription, SinkInput};
 pub use sqlparser::ast::{
     DataType, Expr, FetchDirection, Ident, IndexColumn, ObjectName, Query, TableConstraint,
 };
+pub use user_type::{CreateDomain, CreateEnum, EnumChange};
 pub use view::{CreateMaterializedView, Emit};
 
 /// The `match_condition` of a normalised `ASOF JOIN .. ON ..`.
@@ -91,6 +93,10 @@ pub enum Statement {
     CreateExternalTable(Box<CreateExternalTable>),
     /// `CREATE FUNCTION` or `CREATE AGGREGATE`.
     CreateFunction(Box<CreateFunction>),
+    /// `CREATE TYPE .. AS ENUM`.
+    CreateEnum(Box<CreateEnum>),
+    /// `CREATE DOMAIN`.
+    CreateDomain(Box<CreateDomain>),
     /// `COPY`, in PostgreSQL's new and old spelling.
     Copy(Box<CopyStatement>),
     /// `SUBSCRIBE`.

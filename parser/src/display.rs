@@ -8,6 +8,7 @@ mod inspect;
 mod role;
 mod secret;
 mod settings;
+mod user_type;
 
 use std::fmt::{self, Display, Formatter};
 
@@ -28,6 +29,8 @@ impl Display for Statement {
             Statement::CreateSubscription(create) => create.fmt(f),
             Statement::CreateExternalTable(create) => create.fmt(f),
             Statement::CreateFunction(create) => create.fmt(f),
+            Statement::CreateEnum(create) => create.fmt(f),
+            Statement::CreateDomain(create) => create.fmt(f),
             Statement::Copy(copy) => copy.fmt(f),
             Statement::Subscribe(subscribe) => subscribe.fmt(f),
             Statement::DeclareSubscribeCursor(declare) => declare.fmt(f),
@@ -103,6 +106,8 @@ impl Display for ObjectKind {
             ObjectKind::Function => "FUNCTION",
             ObjectKind::Sequence => "SEQUENCE",
             ObjectKind::Secret => "SECRET",
+            ObjectKind::Type => "TYPE",
+            ObjectKind::Domain => "DOMAIN",
         })
     }
 }

@@ -45,14 +45,18 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
     Ok(tokens)
 }
 
-/// `AT`, `BEFORE` and `CHANGES` after a table are Snowflake's time travel to sqlparser, and an alias to PostgreSQL.
+/// `AT`, `BEFORE` and `CHANGES` after a table are Snowflake's time travel to sqlparser, and an alias to PostgreSQL; `local` after INTO is
+/// Hive's place of files, and a name.
 fn disarm_version_words(tokens: &mut [TokenWithSpan]) {
     for i in 0..tokens.len() {
         let time_zone = is_word(tokens.get(i + 1), "TIME") || is_word(tokens.get(i + 1), "LOCAL");
+        let into = i > 0 && is_word(tokens.get(i - 1), "INTO");
+        let is_directory = is_word(tokens.get(i + 1), "DIRECTORY");
         if let Token::Word(word) = &mut tokens[i].token {
             let disarmed = match word.keyword {
                 Keyword::AT => !time_zone,
                 Keyword::BEFORE | Keyword::CHANGES => true,
+                Keyword::LOCAL => into && !is_directory,
                 _ => false,
             };
             if disarmed {

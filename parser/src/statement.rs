@@ -25,6 +25,7 @@ mod sink;
 mod stream;
 mod subscribe;
 mod table;
+mod user_type;
 mod vacuum;
 mod view;
 mod what_if;
@@ -153,6 +154,8 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "AGGREGATE",
         "SEQUENCE",
         "SECRET",
+        "TYPE",
+        "DOMAIN",
     ]);
     let Some(kind) = kind else { return Ok(None) };
     if (temporary || unlogged) && kind != "TABLE" {
@@ -162,7 +165,12 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
             "",
         ));
     }
-    if or_replace && matches!(kind, "SINK" | "SUBSCRIPTION" | "SEQUENCE" | "SECRET") {
+    if or_replace
+        && matches!(
+            kind,
+            "SINK" | "SUBSCRIPTION" | "SEQUENCE" | "SECRET" | "TYPE" | "DOMAIN"
+        )
+    {
         return Err(Failure::unsupported(
             format!("CREATE OR REPLACE {kind} is not supported"),
             at,
@@ -179,6 +187,8 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "FUNCTION" | "AGGREGATE" => function::parse(reader, prefix, kind == "AGGREGATE")?,
         "SEQUENCE" => sequence::parse(reader)?,
         "SECRET" => secret::create(reader)?,
+        "TYPE" => user_type::create_type(reader)?,
+        "DOMAIN" => user_type::create_domain(reader)?,
         "SINK" => sink::parse_sink(reader)?,
         "SUBSCRIPTION" => sink::parse_subscription(reader)?,
         _ => {

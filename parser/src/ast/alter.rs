@@ -6,6 +6,7 @@ use super::create::{ColumnDefinition, Identity};
 use super::object::ObjectKind;
 use super::options::Options;
 use super::role::RoleName;
+use super::user_type::EnumChange;
 
 /// `DROP kind [IF EXISTS] names [CASCADE | RESTRICT]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,6 +151,8 @@ pub enum AlterOperation {
     },
     /// What ALTER SEQUENCE changes.
     SetSequence(Box<SequenceClauses>),
+    /// What ALTER TYPE changes of an enum.
+    ChangeEnum(EnumChange),
 }
 
 /// The clauses of ALTER SEQUENCE, in any order.

@@ -29,6 +29,10 @@ pub enum ObjectKind {
     Sequence,
     /// A secret.
     Secret,
+    /// A type.
+    Type,
+    /// A domain.
+    Domain,
 }
 
 /// An object, by kind and name.

@@ -117,6 +117,7 @@ impl Display for AlterOperation {
                 write!(f, "{})", name.chain(options).collect::<Vec<_>>().join(" "))
             }
             AlterOperation::SetSequence(clauses) => clauses.fmt(f),
+            AlterOperation::ChangeEnum(change) => change.fmt(f),
         }
     }
 }

@@ -3,7 +3,7 @@
 use sqlparser::ast::ObjectNamePart;
 use sqlparser::tokenizer::Token;
 
-use super::{columns, drop, grant, object, role, secret, sequence, set};
+use super::{columns, drop, grant, object, role, secret, sequence, set, user_type};
 use crate::ast::{
     AlterOperation, AlterRelation, AlterSystemSet, Identity, ObjectKind, OptionEntry, Options, SetValue,
     Statement,
@@ -52,6 +52,16 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         ));
     }
     let mut operations = vec![];
+    if kind == ObjectKind::Type
+        && let Some(change) = user_type::change(reader)?
+    {
+        return Ok(Some(Statement::AlterRelation(Box::new(AlterRelation {
+            kind,
+            if_exists,
+            name,
+            operations: vec![change],
+        }))));
+    }
     let is_for_all = [&["OWNER"], &["RENAME"], &["SET"]];
     if kind == ObjectKind::Sequence && !is_for_all.iter().any(|word| reader.at(*word)) {
         let clauses = sequence::clauses(reader)?;

@@ -25,6 +25,8 @@ pub(super) fn kind(reader: &mut Reader<'_>) -> Option<ObjectKind> {
         "AGGREGATE",
         "SEQUENCE",
         "SECRET",
+        "TYPE",
+        "DOMAIN",
     ])?;
     Some(match word {
         "STREAM" | "SOURCE" => ObjectKind::Stream,
@@ -37,6 +39,8 @@ pub(super) fn kind(reader: &mut Reader<'_>) -> Option<ObjectKind> {
         "SUBSCRIPTION" => ObjectKind::Subscription,
         "SEQUENCE" => ObjectKind::Sequence,
         "SECRET" => ObjectKind::Secret,
+        "TYPE" => ObjectKind::Type,
+        "DOMAIN" => ObjectKind::Domain,
         _ => ObjectKind::Function,
     })
 }

@@ -19,6 +19,7 @@ pub enum Fault {
     UndefinedColumn,
     UndefinedFunction,
     AmbiguousColumn,
+    DuplicateAlias,
     InvalidColumnReference,
     SyntaxError,
     TooComplex,

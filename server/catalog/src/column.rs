@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::Field;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast;
+use millrace_storage::ObjectId;
 
 use crate::sequence::ColumnSequence;
 
@@ -17,6 +18,8 @@ pub struct ColumnDef {
     pub default: Option<ast::Expr>,
     /// The sequence from which it takes its values where none are given.
     pub sequence: Option<ColumnSequence>,
+    /// The domain that it is of.
+    pub domain: Option<ObjectId>,
     /// `GENERATED ALWAYS AS`.
     pub generated: Option<ast::Expr>,
     /// `AS PROCTIME()`.
@@ -35,6 +38,7 @@ impl ColumnDef {
             default: None,
             generated: None,
             sequence: None,
+            domain: None,
             proctime: false,
             comment: None,
             added: None,

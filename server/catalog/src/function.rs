@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, Expr, VisitorMut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use millrace_functions::sql::rewrite;
+use millrace_functions::sql::{named_types, rewrite};
 use millrace_parser::walk::Walk;
 use millrace_postgres::error::SqlResult;
+use millrace_postgres::types::named::TypeNames;
 use millrace_sql::SqlFunction;
 use serde::{Deserialize, Serialize};
 
@@ -37,11 +38,12 @@ impl FunctionDef {
     ///
     /// # Errors
     /// A type does not exist.
-    pub fn inlined(&self) -> SqlResult<SqlFunction> {
+    pub fn inlined(&self, names: &dyn TypeNames) -> SqlResult<SqlFunction> {
         let mut body = self.body.clone();
         // It never breaks off.
         let _ = body.walk_mut(&mut Typed(&self.parameters));
         let mut body = cast(body, &self.returns);
+        named_types::resolve(&mut body, names)?;
         rewrite::expression(&mut body)?;
         Ok(SqlFunction {
             parameters: self.parameters.iter().map(|(name, _)| name.clone()).collect(),

@@ -34,6 +34,7 @@ pub mod settings;
 pub mod sink;
 mod snapshot;
 pub mod temporary;
+pub mod user_type;
 
 pub use column::ColumnDef;
 pub use constraint::{Action, CheckDef, ForeignKeyDef};

@@ -8,6 +8,7 @@ mod granted;
 mod query_def;
 mod restate;
 mod stored;
+mod typed;
 
 use std::sync::{Arc, OnceLock};
 
@@ -36,6 +37,7 @@ use crate::role::RoleDef;
 use crate::secret::{SecretDef, Secrets, Vault};
 use crate::sequence::{SequenceDef, Takes};
 use crate::sink::SinkDef;
+use crate::user_type::TypeDef;
 pub(crate) use granted::built_in;
 pub use stored::lasting_columns;
 
@@ -87,6 +89,8 @@ pub enum Definition {
     Role(Arc<RoleDef>),
     /// A secret.
     Secret(Arc<SecretDef>),
+    /// An enum or a domain.
+    Type(Arc<TypeDef>),
     /// An object that failed to load at startup, and why.
     FailedToLoad(String),
     /// A database or a schema.
@@ -223,6 +227,7 @@ impl Relation {
             default: None,
             generated: None,
             sequence: None,
+            domain: None,
             proctime: false,
             comment: before
                 .iter()
@@ -466,5 +471,7 @@ pub fn kind_name(kind: ObjectKind) -> &'static str {
         ObjectKind::Sequence => "sequence",
         ObjectKind::Setting => "setting",
         ObjectKind::Secret => "secret",
+        ObjectKind::Type => "type",
+        ObjectKind::Domain => "domain",
     }
 }

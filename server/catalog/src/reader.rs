@@ -11,11 +11,12 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
 use datafusion::sql::sqlparser::ast;
-use millrace_functions::sql::{bound, comparisons, equality, output_types, rewrite, type_check};
+use millrace_functions::sql::{bound, comparisons, equality, named_types, output_types, rewrite, type_check};
 use millrace_planner::{Binder, Emit};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_postgres::names::did_you_mean;
+use millrace_postgres::types::named::{NamedType, TypeNames};
 use millrace_sql::{CatalogReader, SqlFunction};
 
 use crate::bound::{BoundName, BoundView};
@@ -211,7 +212,51 @@ impl<'a> Reader<'a> {
             scope.check(object, Privileges::EXECUTE)?;
         }
         self.used.borrow_mut().insert(written, bound);
-        function.inlined().map(Some)
+        function.inlined(self).map(Some)
+    }
+
+    /// The type that somebody made that a name means, looked for along the search path.
+    ///
+    /// # Errors
+    /// It names another database, or a schema into which whoever acts may not look.
+    pub fn user_type(&self, name: &ast::ObjectName) -> SqlResult<Option<&'a Arc<Object>>> {
+        if !self.catalog.has_user_types() {
+            return Ok(None);
+        }
+        let parts: Option<Vec<String>> = (name.0.iter())
+            .map(|part| part.as_ident().map(millrace_parser::fold))
+            .collect();
+        let (schema, base) = match parts.as_deref() {
+            Some([base]) => (None, base),
+            Some([schema, base]) => (Some(schema.as_str()), base),
+            Some([database, schema, base]) if database == self.database => (Some(schema.as_str()), base),
+            _ => return Ok(None),
+        };
+        if let (Some(scope), Some(schema)) = (self.checked, schema) {
+            scope.check_schema(schema)?;
+        }
+        // A relation or a function may have the same name.
+        let written = match schema {
+            Some(schema) => format!("{schema}.{base}::"),
+            None => format!("{base}::"),
+        };
+        let bound = self.bound.iter().find(|bound| bound.name == written);
+        let within = |schema: &str| self.catalog.user_type(self.database, schema, base);
+        let object = match (bound, schema) {
+            (Some(bound), _) => self.catalog.object(bound.object),
+            (None, Some(schema)) => within(schema),
+            (None, None) => self.search_path.iter().find_map(|schema| within(schema)),
+        };
+        if let Some(object) = object {
+            object.check_up()?;
+            let bound = BoundName {
+                name: written.clone(),
+                object: object.id,
+                columns: vec![],
+            };
+            self.used.borrow_mut().insert(written, bound);
+        }
+        Ok(object)
     }
 
     /// The error for a name that means nothing, with the nearest that means something.
@@ -348,6 +393,7 @@ impl<'a> Reader<'a> {
             | Definition::Sink(_)
             | Definition::Role(_)
             | Definition::Secret(_)
+            | Definition::Type(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => Err(SqlError::new(
                 SqlState::WrongObjectType,
@@ -431,6 +477,9 @@ impl<'a> Reader<'a> {
                 query.text
             )));
         };
+        if self.catalog.has_user_types() {
+            named_types::resolve(&mut body, self)?;
+        }
         rewrite::query(&mut body)?;
         let plan = self.bind_query(&body)?;
         rename(plan, &query.column_names)
@@ -489,6 +538,12 @@ pub fn rename(plan: LogicalPlan, names: &[String]) -> SqlResult<LogicalPlan> {
         .project(expressions)
         .and_then(LogicalPlanBuilder::build)
         .map_err(from_internal::datafusion)
+}
+
+impl TypeNames for Reader<'_> {
+    fn named(&self, name: &ast::ObjectName) -> SqlResult<Option<NamedType>> {
+        Ok(self.user_type(name)?.and_then(|object| object.named_type()))
+    }
 }
 
 impl CatalogReader for Reader<'_> {

@@ -148,7 +148,11 @@ impl Class {
             ObjectKind::Schema => Class::Schema,
             ObjectKind::Database => Class::Database,
             ObjectKind::Secret => Class::Secret,
-            ObjectKind::User | ObjectKind::Index | ObjectKind::Setting => return None,
+            ObjectKind::User
+            | ObjectKind::Index
+            | ObjectKind::Setting
+            | ObjectKind::Type
+            | ObjectKind::Domain => return None,
         })
     }
 

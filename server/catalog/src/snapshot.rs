@@ -20,6 +20,7 @@ pub struct CatalogSnapshot {
     relations: BTreeMap<(String, String, String), ObjectId>,
     functions: BTreeMap<(String, String, String), ObjectId>,
     secrets: BTreeMap<(String, String, String), ObjectId>,
+    types: BTreeMap<(String, String, String), ObjectId>,
     schemas: BTreeMap<(String, String), ObjectId>,
     databases: BTreeMap<String, ObjectId>,
     roles: BTreeMap<String, ObjectId>,
@@ -58,6 +59,9 @@ impl CatalogSnapshot {
             }
             ObjectKind::Secret => {
                 self.secrets.insert((database, schema, name), object.id);
+            }
+            ObjectKind::Type | ObjectKind::Domain => {
+                self.types.insert((database, schema, name), object.id);
             }
             ObjectKind::Function => {
                 self.functions.insert((database, schema, name), object.id);
@@ -175,11 +179,36 @@ impl CatalogSnapshot {
             .filter_map(|(_, id)| self.objects.get(id))
     }
 
+    /// A type that somebody made, by its full name.
+    pub fn user_type(&self, database: &str, schema: &str, name: &str) -> Option<&Arc<Object>> {
+        if self.types.is_empty() {
+            return None;
+        }
+        let id = self
+            .types
+            .get(&(database.to_string(), schema.to_string(), name.to_string()))?;
+        self.objects.get(id)
+    }
+
+    /// The types of a database that somebody made, by schema and name.
+    pub fn user_types<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.types
+            .iter()
+            .filter(move |((in_database, _, _), _)| in_database == database)
+            .filter_map(|(_, id)| self.objects.get(id))
+    }
+
+    /// Whether somebody made a type.
+    pub fn has_user_types(&self) -> bool {
+        !self.types.is_empty()
+    }
+
     /// What is in the schemas of a database.
     pub fn contents<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
         self.relations(database)
             .chain(self.functions(database))
             .chain(self.secrets(database))
+            .chain(self.user_types(database))
     }
 
     /// Whether a schema exists, a system schema included.
@@ -292,7 +321,7 @@ impl CatalogSnapshot {
     pub fn dependents(&self, ids: &BTreeSet<ObjectId>) -> Vec<&Arc<Object>> {
         self.objects
             .values()
-            .filter(|object| !ids.contains(&object.id) && object.depends.iter().any(|id| ids.contains(id)))
+            .filter(|object| !ids.contains(&object.id) && object.needs().any(|id| ids.contains(&id)))
             .collect()
     }
 

@@ -467,6 +467,7 @@ impl Database {
             | Definition::Function(_)
             | Definition::Role(_)
             | Definition::Secret(_)
+            | Definition::Type(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => Ok(None),
         }

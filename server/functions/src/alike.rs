@@ -1,4 +1,4 @@
-//! `coalesce`, `nullif`, `greatest` and `least` of uuid, json and jsonb: what they give is of that type too.
+//! `coalesce`, `nullif`, `greatest` and `least` of uuid, json, jsonb and enums: what they give is of that type too.
 //!
 //! DataFusion's know these types as the texts that hold them. Everything else is as there, under the same names.
 
@@ -12,9 +12,10 @@ use datafusion::logical_expr::{
     Signature, lit,
 };
 use datafusion::scalar::ScalarValue;
-use millrace_postgres::types::ANNOTATION;
+use millrace_postgres::types::enumeration::is_enum;
+use millrace_postgres::types::{ANNOTATION, SqlType, sql_name};
 
-use crate::cast;
+use crate::{cast, enums};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Alike {
@@ -31,14 +32,18 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
 }
 
 /// The type that the fields have in common, if it is held as a text. What has no type of its own is not among them.
-fn common<'a>(mut fields: impl Iterator<Item = &'a Field>) -> Option<String> {
-    let name = |field: &Field| {
+fn common<'a>(mut fields: impl Iterator<Item = &'a Field>) -> Option<SqlType> {
+    let named = |field: &Field| {
         let name = field.metadata().get(ANNOTATION)?;
-        matches!(name.as_str(), "uuid" | "json" | "jsonb").then(|| name.clone())
+        let is_named = matches!(name.as_str(), "uuid" | "json" | "jsonb") || is_enum(field);
+        is_named.then(|| SqlType {
+            data_type: DataType::Utf8,
+            ..SqlType::of(field)
+        })
     };
-    let first = name(fields.next()?)?;
+    let first = named(fields.next()?)?;
     fields
-        .all(|field| name(field).as_ref() == Some(&first))
+        .all(|field| named(field).as_ref() == Some(&first))
         .then_some(first)
 }
 
@@ -63,13 +68,14 @@ impl ScalarUDFImpl for Alike {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let typed = args.arg_fields.iter().zip(args.scalar_arguments);
         let typed = typed.filter(|(field, value)| is_typed(**value, field));
-        let name = common(typed.map(|(field, _)| field.as_ref()));
+        let common = common(typed.map(|(field, _)| field.as_ref()));
         let field = self.inner.return_field_from_args(args)?;
-        Ok(match name {
-            Some(name) => {
-                let metadata = [(ANNOTATION.to_string(), name)].into();
-                Arc::new(field.as_ref().clone().with_metadata(metadata))
-            }
+        Ok(match common {
+            Some(common) => Arc::new(
+                common
+                    .field(field.name(), field.is_nullable())
+                    .with_data_type(field.data_type().clone()),
+            ),
             None => field,
         })
     }
@@ -98,11 +104,16 @@ impl ScalarUDFImpl for Alike {
                 fields.push(field);
             }
         }
-        let name = common(fields.iter().map(AsRef::as_ref));
-        Ok(match (self.inner.simplify(args, info)?, name) {
+        let common = common(fields.iter().map(AsRef::as_ref));
+        Ok(match (self.inner.simplify(args, info)?, common) {
             // What it becomes is a text.
-            (ExprSimplifyResult::Simplified(expr), Some(name)) => {
-                ExprSimplifyResult::Simplified(cast::udf().call(vec![expr, lit(name)]))
+            (ExprSimplifyResult::Simplified(expr), Some(common)) => {
+                let field = common.field("", true);
+                let function = match is_enum(&field) {
+                    true => enums::held(),
+                    false => cast::udf(),
+                };
+                ExprSimplifyResult::Simplified(function.call(vec![expr, lit(sql_name(&field))]))
             }
             (simplified, _) => simplified,
         })

@@ -10,6 +10,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Datum, Float64Array, Scalar};
 use arrow::compute::kernels::numeric::{add, mul, sub};
 use arrow::datatypes::{DECIMAL128_MAX_SCALE, DataType, Field, Float32Type, Float64Type};
 use arrow::error::ArrowError;
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{DFSchema, Result, exec_datafusion_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
@@ -18,6 +19,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use millrace_postgres::error::{SqlError, SqlState};
+use millrace_postgres::types::enumeration::is_enum;
 use millrace_postgres::types::parse::number::exact_digits;
 use millrace_postgres::types::{self, ANNOTATION, is_text, parse};
 use millrace_sql::workarounds::case_type::agreed;
@@ -504,6 +506,13 @@ pub(crate) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
             other.data_type(),
             DataType::Boolean | DataType::Binary | DataType::List(_)
         );
+    if is_enum(other) {
+        let held = arguments::constant(&parse::value(other, Some(text))?)?;
+        return Ok(Some(Expr::Literal(
+            held,
+            Some(FieldMetadata::from(other.metadata())),
+        )));
+    }
     if annotation != Some("uuid") && !by_type {
         return Ok(None);
     }

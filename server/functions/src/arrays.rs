@@ -35,12 +35,14 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Unnest, Volatility,
+    ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{self, AccessExpr, Subscript};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
+use millrace_postgres::types::enumeration::VALUES;
 
+pub(crate) use self::flat::check_unnest;
 pub use self::flat::flatten;
 use self::flat::flattened;
 use crate::arguments::on_arrays;
@@ -163,26 +165,6 @@ fn subscripted(root: &ast::Expr, chain: &[AccessExpr]) -> Option<ast::Expr> {
     Some(call(function.name(), arguments))
 }
 
-/// Refuses an `unnest` that would make rows of arrays: PostgreSQL's goes through all dimensions.
-///
-/// # Errors
-/// The array has several dimensions.
-pub(crate) fn check_unnest(unnest: &Unnest) -> Result<()> {
-    for (index, _) in &unnest.list_type_columns {
-        let (_, field) = unnest.input.schema().qualified_field(*index);
-        // Each match of `regexp_matches` is an array.
-        let is_nested = item_of(field.data_type())
-            .is_some_and(|item| item.name() != super::regex::MATCH && item_of(item.data_type()).is_some());
-        if is_nested {
-            return Err(SqlError::unsupported(
-                "unnest() of an array with several dimensions is supported only for one that is written as ARRAY[[..], ..]",
-            )
-            .into());
-        }
-    }
-    Ok(())
-}
-
 /// An expression of a bound plan with these functions in the place of DataFusion's.
 pub(crate) fn replaced(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_list = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::List(_)));
@@ -250,6 +232,44 @@ fn innermost(data_type: &DataType) -> Option<(usize, &FieldRef)> {
     Some((depth, item))
 }
 
+impl ArrayFunction {
+    /// What it gives of a first argument.
+    fn field(&self, first: &FieldRef) -> Result<FieldRef> {
+        let named = |data_type: DataType| Arc::new(Field::new(self.name(), data_type, true));
+        if self.function == Function::Subscript && jsonb::is_jsonb(first) {
+            return Ok(Arc::new(
+                first.as_ref().clone().with_name(self.name()).with_nullable(true),
+            ));
+        }
+        match (self.function, first.data_type(), innermost(first.data_type())) {
+            (_, _, Some((_, item))) if self.function == Function::Subscript => Ok(Arc::new(
+                item.as_ref().clone().with_name(self.name()).with_nullable(true),
+            )),
+            (Function::Flatten, _, Some((_, item))) => Ok(named(DataType::List(Arc::clone(item)))),
+            (Function::Part | Function::Checked | Function::Without, data_type, Some(_)) => {
+                Ok(named(data_type.clone()))
+            }
+            // Lists of other layouts, and NULL, are for DataFusion to unnest.
+            (Function::Flatten, data_type, None) => Ok(named(data_type.clone())),
+            (Function::Contains | Function::Overlaps | Function::EqualsAny, ..) => {
+                Ok(named(DataType::Boolean))
+            }
+            (Function::Bounds, ..) => Ok(named(DataType::Utf8)),
+            (Function::Order, ..) => Ok(named(DataType::Binary)),
+            (_, DataType::Null, None) => Ok(named(DataType::Null)),
+            (_, _, None) => Err(SqlError::new(
+                SqlState::DatatypeMismatch,
+                format!(
+                    "cannot subscript type {} because it does not support subscripting",
+                    types::plain_name(first)
+                ),
+            )
+            .into()),
+            (_, data_type, Some(_)) => Ok(named(data_type.clone())),
+        }
+    }
+}
+
 impl ScalarUDFImpl for ArrayFunction {
     fn name(&self) -> &str {
         self.function.name()
@@ -315,38 +335,17 @@ impl ScalarUDFImpl for ArrayFunction {
         let Some(first) = args.arg_fields.first() else {
             return Err(exec_datafusion_err!("{} takes an array", self.name()));
         };
-        let named = |data_type: DataType| Arc::new(Field::new(self.name(), data_type, true));
-        if self.function == Function::Subscript && jsonb::is_jsonb(first) {
-            return Ok(Arc::new(
-                first.as_ref().clone().with_name(self.name()).with_nullable(true),
-            ));
-        }
-        match (self.function, first.data_type(), innermost(first.data_type())) {
-            (_, _, Some((_, item))) if self.function == Function::Subscript => Ok(Arc::new(
-                item.as_ref().clone().with_name(self.name()).with_nullable(true),
-            )),
-            (Function::Flatten, _, Some((_, item))) => Ok(named(DataType::List(Arc::clone(item)))),
-            (Function::Part | Function::Checked | Function::Without, data_type, Some(_)) => {
-                Ok(named(data_type.clone()))
+        let field = self.field(first)?;
+        // Which values elements can have is known beside the array.
+        let values = first.metadata().get(VALUES);
+        Ok(match (values, field.data_type()) {
+            (Some(values), DataType::List(_) | DataType::Utf8) => {
+                let mut metadata = field.metadata().clone();
+                metadata.insert(VALUES.to_owned(), values.clone());
+                Arc::new(field.as_ref().clone().with_metadata(metadata))
             }
-            // Lists of other layouts, and NULL, are for DataFusion to unnest.
-            (Function::Flatten, data_type, None) => Ok(named(data_type.clone())),
-            (Function::Contains | Function::Overlaps | Function::EqualsAny, ..) => {
-                Ok(named(DataType::Boolean))
-            }
-            (Function::Bounds, ..) => Ok(named(DataType::Utf8)),
-            (Function::Order, ..) => Ok(named(DataType::Binary)),
-            (_, DataType::Null, None) => Ok(named(DataType::Null)),
-            (_, _, None) => Err(SqlError::new(
-                SqlState::DatatypeMismatch,
-                format!(
-                    "cannot subscript type {} because it does not support subscripting",
-                    types::plain_name(first)
-                ),
-            )
-            .into()),
-            (_, data_type, Some(_)) => Ok(named(data_type.clone())),
-        }
+            _ => field,
+        })
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {

@@ -17,12 +17,14 @@ use arrow::datatypes::{
 use datafusion::common::{Result, exec_datafusion_err, plan_datafusion_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types::enumeration::{as_texts, is_enum};
 use millrace_postgres::types::interval::intervals;
 use millrace_postgres::types::output::TextColumn;
 use millrace_postgres::types::parse::datetime::MICROS_PER_DAY;
@@ -63,6 +65,10 @@ struct PgCast {
 /// Whether INSERT and UPDATE may put a value of the one type into a column of the other. Plain texts may become uuid and
 /// json, as functions over those types answer with texts.
 pub fn assignable(from: &Field, to: &Field) -> bool {
+    if is_enum(to) {
+        let is_same = from.metadata().get(ANNOTATION) == to.metadata().get(ANNOTATION);
+        return is_same || from.data_type().is_null();
+    }
     let special = |field: &Field| {
         field
             .metadata()
@@ -208,7 +214,8 @@ impl ScalarUDFImpl for PgCast {
             || source.is_numeric() && target.data_type == DataType::Float32;
         let to_text = is_text(&target.data_type);
         // These are done value by value, see `convert`.
-        let is_special = matches!(source, DataType::Duration(_) | DataType::List(_))
+        let is_special = is_text(&source) && is_enum(&value.to_field(info.schema())?.1)
+            || matches!(source, DataType::Duration(_) | DataType::List(_))
             || matches!(
                 (&source, &target.data_type),
                 (DataType::Time64(_), DataType::Interval(_)) | (DataType::Interval(_), DataType::Time64(_))
@@ -221,7 +228,7 @@ impl ScalarUDFImpl for PgCast {
                 datafusion::logical_expr::cast(plain, target.data_type)
             }));
         }
-        if target.annotation.is_none() && source == DataType::Utf8 && to_text {
+        if target.annotation.is_none() && source == DataType::Utf8 && to_text && !is_special {
             return Ok(ExprSimplifyResult::Simplified(value.clone()));
         }
         Ok(ExprSimplifyResult::Original(args))
@@ -252,9 +259,9 @@ fn explicit(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
     if length_limit(to).is_some() {
         return cut(from, to, values);
     }
-    match (values.data_type(), to.data_type()) {
-        (DataType::List(from), DataType::List(to)) => {
-            elements(values, |values| explicit(from, to, values), to)
+    match (types::element(from), types::element(to), to.data_type()) {
+        (Some(from), Some(of), DataType::List(to)) => {
+            elements(values, |values| explicit(&from, &of, values), to)
         }
         _ => convert(from, to, values),
     }
@@ -263,6 +270,7 @@ fn explicit(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
 /// Casts to a text of limited length: what is too long is cut.
 fn cut(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
     let limit = length_limit(to).map_or(usize::MAX, |(_, limit)| limit);
+    let values = &as_texts(from, values);
     let texts = if is_text(values.data_type()) {
         arrow::compute::cast(values, &DataType::Utf8)?
             .as_string::<i32>()
@@ -302,7 +310,7 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayR
         return Ok(arrow::array::new_null_array(target, values.len()));
     }
     if is_text(values.data_type()) {
-        let texts = arrow::compute::cast(values, &DataType::Utf8)?;
+        let texts = arrow::compute::cast(&as_texts(from, values), &DataType::Utf8)?;
         let texts = texts.as_string::<i32>();
         return Ok(parse::column(to, texts).map_err(|cell| *cell.error)?);
     }
@@ -328,8 +336,8 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayR
         }
         _ => {}
     }
-    if let (DataType::List(from), DataType::List(to)) = (values.data_type(), target) {
-        return elements(values, |values| convert(from, to, values), to);
+    if let (Some(from), Some(of), DataType::List(to)) = (types::element(from), types::element(to), target) {
+        return elements(values, |values| convert(&from, &of, values), to);
     }
     if is_text(target) {
         // Through the text output, and then the input for what has a form of its own (varchar(n), jsonb).

@@ -4,8 +4,11 @@
 //! single value is in [`value`].
 
 mod cell;
+mod path;
 pub mod value;
+mod written;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -18,12 +21,13 @@ use datafusion::logical_expr::{
     Volatility, lit,
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::types::json::{self, Node};
-use millrace_postgres::types::output::TextColumn;
+use millrace_postgres::types::json::Node;
 use millrace_postgres::types::{ANNOTATION, SqlType, parse};
 
 use self::cell::{Cell, document, items, nodes, read, refused, step, steps, text, texts};
+use self::path::Query;
 use self::value::Put;
+use self::written::JsonColumn;
 use crate::arguments::on_arrays;
 use crate::bounded::{Budget, work};
 use crate::cast as pg_cast;
@@ -47,6 +51,8 @@ enum Output {
 enum Input {
     /// As they are; a NULL among them makes the result NULL.
     Strict,
+    /// The same, with the NULLs among the elements of arrays.
+    StrictWithNulls,
     /// Values of any type, as JSON; a NULL is JSON's null.
     Any,
     /// Values of any type, as JSON; a NULL makes the result NULL.
@@ -113,6 +119,8 @@ const fn any(name: &'static str, arguments: (usize, usize), apply: Apply) -> Def
 
 /// The name of the function whose results compare as its arguments do.
 pub const SORT_KEY: &str = "jsonb_sort_key";
+/// The name of the function that gives what a path leads to, as an array.
+pub const PATH_ITEMS: &str = "jsonb_path_items";
 
 static FUNCTIONS: &[Definition] = &[
     strict("jsonb_get", (2, 2), Output::Same, |cells| {
@@ -230,6 +238,43 @@ static FUNCTIONS: &[Definition] = &[
         output: Output::Jsonb,
         apply: |cells| Ok(Out::Text(document(cells)?.written())),
     },
+    strict("jsonb_path_exists", (2, 4), Output::Boolean, |cells| {
+        Ok(boolean_or_null(Query::of(cells, false)?.exists()?))
+    }),
+    strict("jsonb_path_match", (2, 4), Output::Boolean, |cells| {
+        Ok(boolean_or_null(Query::of(cells, false)?.matches()?))
+    }),
+    // The operators say no errors.
+    strict("jsonb_path_exists_opr", (2, 2), Output::Boolean, |cells| {
+        Ok(boolean_or_null(Query::of(cells, true)?.exists()?))
+    }),
+    strict("jsonb_path_match_opr", (2, 2), Output::Boolean, |cells| {
+        Ok(boolean_or_null(Query::of(cells, true)?.matches()?))
+    }),
+    strict(PATH_ITEMS, (2, 4), Output::Texts, |cells| {
+        let query = Query::of(cells, false)?;
+        let items = query.all()?;
+        Ok(Out::Texts(
+            items.iter().map(|item| Some(item.written())).collect(),
+        ))
+    }),
+    strict("jsonb_path_query_array", (2, 4), Output::Jsonb, |cells| {
+        let query = Query::of(cells, false)?;
+        let items = query.all()?.into_iter().map(Cow::into_owned);
+        Ok(Out::Text(Node::Array(items.collect()).written()))
+    }),
+    strict("jsonb_path_query_first", (2, 4), Output::Jsonb, |cells| {
+        let query = Query::of(cells, false)?;
+        let first = query.all()?.into_iter().next();
+        Ok(first.map_or(Out::Null, |item| Out::Text(item.written())))
+    }),
+    Definition {
+        name: "jsonb_object",
+        arguments: (1, 2),
+        input: Input::StrictWithNulls,
+        output: Output::Jsonb,
+        apply: |cells| Ok(Out::Text(of_texts(cells)?.written())),
+    },
     strict("jsonb_object_of_pairs", (1, 1), Output::Jsonb, |cells| {
         let pairs = texts(&cells[0])?.iter().map(|pair| match read(pair)? {
             Node::Array(pair) => {
@@ -345,6 +390,39 @@ fn with_path(cells: &[Cell<'_>], put: Put) -> SqlResult<Out> {
     };
     let set = value::with_path(document(cells)?, &path, &document(&cells[2..])?, put)?;
     Ok(Out::Text(set.written()))
+}
+
+fn boolean_or_null(value: Option<bool>) -> Out {
+    value.map_or(Out::Null, Out::Boolean)
+}
+
+/// An object of an array of keys and values, or of one of keys and one of values.
+fn of_texts<'a>(cells: &[Cell<'a>]) -> SqlResult<Node<'a>> {
+    let wrong = |message: &str| SqlError::new(SqlState::ArraySubscriptError, message);
+    let pairs: Vec<(Option<&str>, Option<&str>)> = match cells {
+        [Cell::Items(all)] if all.len() % 2 != 0 => {
+            return Err(wrong("array must have even number of elements"));
+        }
+        [Cell::Items(all)] => all.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect(),
+        [Cell::Items(keys), Cell::Items(values)] if keys.len() != values.len() => {
+            return Err(wrong("mismatched array dimensions"));
+        }
+        [Cell::Items(keys), Cell::Items(values)] => {
+            keys.iter().copied().zip(values.iter().copied()).collect()
+        }
+        _ => return Err(refused("expected arrays of texts")),
+    };
+    let members = pairs.into_iter().map(|(key, value)| {
+        let key = key.ok_or_else(|| {
+            SqlError::new(
+                SqlState::NullValueNotAllowed,
+                "null value not allowed for object key",
+            )
+        })?;
+        let value = value.map_or_else(Node::null, |value| Node::Text(value.to_owned()));
+        Ok((key.to_owned(), value))
+    });
+    Ok(value::object(members.collect::<SqlResult<_>>()?))
 }
 
 fn text_or_null(node: Option<&Node<'_>>) -> Out {
@@ -491,11 +569,13 @@ enum Argument {
     Integers(Int64Array),
     Booleans(BooleanArray),
     Lists(ListArray),
+    /// The same with the NULLs among their elements.
+    Items(ListArray),
 }
 
 impl Argument {
     fn new(array: &ArrayRef, field: &Field, input: Input) -> Result<Self> {
-        if input != Input::Strict {
+        if matches!(input, Input::Any | Input::AnyStrict) {
             let column = JsonColumn::new(field, array)?;
             let is_null = |row: usize| input == Input::AnyStrict && column.texts.is_null(row);
             let texts = (0..array.len())
@@ -512,8 +592,13 @@ impl Argument {
             }
             DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
                 let item = Arc::new(Field::new("item", DataType::Utf8, true));
-                let lists = arrow::compute::cast(array, &DataType::List(item))?;
-                Argument::Lists(lists.as_list::<i32>().clone())
+                let lists = arrow::compute::cast(array, &DataType::List(item)).map_err(|_| {
+                    SqlError::unsupported("arrays of several dimensions are not supported here")
+                })?;
+                match input {
+                    Input::StrictWithNulls => Argument::Items(lists.as_list::<i32>().clone()),
+                    _ => Argument::Lists(lists.as_list::<i32>().clone()),
+                }
             }
             _ => {
                 let texts = arrow::compute::cast(array, &DataType::Utf8)?;
@@ -529,138 +614,25 @@ impl Argument {
             Argument::Texts(texts) => texts.is_valid(row).then(|| Cell::Text(texts.value(row))),
             Argument::Integers(values) => values.is_valid(row).then(|| Cell::Integer(values.value(row))),
             Argument::Booleans(values) => values.is_valid(row).then(|| Cell::Boolean(values.value(row))),
-            Argument::Lists(lists) => lists.is_valid(row).then(|| {
-                let offsets = lists.offsets();
-                let (Ok(start), Ok(end)) = (usize::try_from(offsets[row]), usize::try_from(offsets[row + 1]))
-                else {
-                    return Cell::Texts(vec![]);
-                };
-                let items = lists.values().as_string::<i32>();
-                // A NULL among the keys is none of them.
-                Cell::Texts(
-                    (start..end)
-                        .filter(|index| items.is_valid(*index))
-                        .map(|index| items.value(index))
-                        .collect(),
-                )
-            }),
+            // A NULL among the keys is none of them.
+            Argument::Lists(lists) => {
+                let texts = || texts_of(lists, row).flatten().collect();
+                lists.is_valid(row).then(|| Cell::Texts(texts()))
+            }
+            Argument::Items(lists) => lists
+                .is_valid(row)
+                .then(|| Cell::Items(texts_of(lists, row).collect())),
         }
     }
 }
 
-/// A column of any type whose values are written as JSON.
-struct JsonColumn {
-    texts: TextColumn,
-    form: JsonForm,
-}
-
-enum JsonForm {
-    /// The text is JSON: booleans aside, numbers and jsonb.
-    Plain,
-    Boolean,
-    /// A string.
-    Quoted,
-    /// A string in which the `T` stands between date and time, and the zone has its minutes.
-    Instant {
-        zoned: bool,
-    },
-    List(ListArray, Box<JsonColumn>),
-    /// The members with their names.
-    Row(Vec<(String, JsonColumn)>),
-}
-
-impl JsonColumn {
-    fn new(field: &Field, array: &ArrayRef) -> SqlResult<Self> {
-        let is_json = field
-            .metadata()
-            .get(ANNOTATION)
-            .is_some_and(|name| name == "json" || name == "jsonb");
-        let form = match array.data_type() {
-            DataType::Boolean => JsonForm::Boolean,
-            DataType::Utf8 if is_json => JsonForm::Plain,
-            DataType::List(item) => {
-                let list = array.as_list::<i32>();
-                JsonForm::List(list.clone(), Box::new(JsonColumn::new(item, list.values())?))
-            }
-            DataType::Struct(fields) => {
-                let columns = fields.iter().zip(array.as_struct().columns()).enumerate();
-                let members = columns.map(|(index, (field, column))| {
-                    // The values of ROW(..) have no names.
-                    let name = match field.name() {
-                        name if *name == format!("c{index}") => format!("f{}", index + 1),
-                        name => name.clone(),
-                    };
-                    Ok((name, JsonColumn::new(field, column)?))
-                });
-                JsonForm::Row(members.collect::<SqlResult<Vec<_>>>()?)
-            }
-            number if number.is_numeric() => JsonForm::Plain,
-            DataType::Timestamp(_, zone) => JsonForm::Instant {
-                zoned: zone.is_some(),
-            },
-            _ => JsonForm::Quoted,
-        };
-        Ok(JsonColumn {
-            texts: TextColumn::new(field, array)?,
-            form,
-        })
-    }
-
-    fn json(&self, row: usize) -> SqlResult<String> {
-        if self.texts.is_null(row) {
-            return Ok("null".to_string());
-        }
-        if let JsonForm::List(list, items) = &self.form {
-            let offsets = list.offsets();
-            let (start, end) = (offsets[row], offsets[row + 1]);
-            let items = (start..end)
-                .map(|index| items.json(usize::try_from(index).unwrap_or_default()))
-                .collect::<SqlResult<Vec<_>>>()?;
-            return Ok(format!("[{}]", items.join(", ")));
-        }
-        if let JsonForm::Row(members) = &self.form {
-            let mut out = String::from("{");
-            for (index, (name, column)) in members.iter().enumerate() {
-                if index > 0 {
-                    out.push_str(", ");
-                }
-                json::quote(name, &mut out);
-                out.push_str(": ");
-                out.push_str(&column.json(row)?);
-            }
-            out.push('}');
-            return Ok(out);
-        }
-        let mut text = vec![];
-        self.texts.write(row, &mut text)?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let quoted = |text: &str| {
-            let mut out = String::new();
-            json::quote(text, &mut out);
-            out
-        };
-        Ok(match self.form {
-            JsonForm::Boolean => if text == "t" { "true" } else { "false" }.to_string(),
-            // NaN and the infinities are strings in JSON.
-            JsonForm::Plain if text.ends_with(['N', 'y']) => quoted(&text),
-            JsonForm::Plain => text,
-            JsonForm::Instant { zoned } => {
-                let mut text = text.replacen(' ', "T", 1);
-                if zoned
-                    && text
-                        .as_bytes()
-                        .iter()
-                        .rev()
-                        .nth(2)
-                        .is_some_and(|byte| matches!(byte, b'+' | b'-'))
-                {
-                    text.push_str(":00");
-                }
-                quoted(&text)
-            }
-            _ => quoted(&text),
-        })
-    }
+/// The texts in a list.
+fn texts_of(lists: &ListArray, row: usize) -> impl Iterator<Item = Option<&str>> {
+    let offsets = lists.offsets();
+    let place = |offset: i32| usize::try_from(offset).unwrap_or_default();
+    let items = lists.values().as_string::<i32>();
+    (place(offsets[row])..place(offsets[row + 1]))
+        .map(move |index| items.is_valid(index).then(|| items.value(index)))
 }
 
 #[cfg(test)]
@@ -705,17 +677,5 @@ mod tests {
             apply("jsonb_exists", &[Cell::Text(r#"["x", "y"]"#), Cell::Text("y")]).as_deref(),
             Some("true")
         );
-    }
-
-    #[test]
-    fn values_of_any_type_become_json() {
-        let booleans: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None]));
-        let column = JsonColumn::new(&Field::new("b", DataType::Boolean, true), &booleans).unwrap();
-        assert_eq!(column.json(0).unwrap(), "true");
-        assert_eq!(column.json(1).unwrap(), "null");
-        let floats: ArrayRef = Arc::new(arrow::array::Float64Array::from(vec![1.5, f64::NAN]));
-        let column = JsonColumn::new(&Field::new("f", DataType::Float64, true), &floats).unwrap();
-        assert_eq!(column.json(0).unwrap(), "1.5");
-        assert_eq!(column.json(1).unwrap(), "\"NaN\"");
     }
 }

@@ -11,7 +11,7 @@ use datafusion::functions_nested::expr_fn::{array_has_all, array_has_any};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use millrace_postgres::types::{ANNOTATION, type_name};
+use millrace_postgres::types::{ANNOTATION, enumeration, sql_name};
 
 use crate::datetime::{self, Function};
 use crate::sql::type_check;
@@ -47,6 +47,7 @@ fn kind(expr: &Expr, field: &Field) -> Kind {
             "jsonb" => return Kind::Jsonb,
             "json" => return Kind::Json,
             "uuid" => return Kind::Uuid,
+            _ if enumeration::is_enum(field) => return Kind::Other,
             _ => {}
         }
     }
@@ -117,7 +118,7 @@ fn planned(expr: &RawBinaryExpr, kinds: (Kind, Kind), fields: (&FieldRef, &Field
 /// What compares the elements of two arrays; a quoted literal is one of the other side's type.
 fn sets(expr: &RawBinaryExpr, kinds: (Kind, Kind), fields: (&FieldRef, &FieldRef)) -> Option<Expr> {
     let side = |side: &Expr, kind: Kind, other: &Field| match kind {
-        Kind::Unknown => read_as(side.clone(), &type_name(other)),
+        Kind::Unknown => read_as(side.clone(), &sql_name(other)),
         _ => side.clone(),
     };
     let left = side(&expr.left, kinds.0, fields.1);
@@ -153,11 +154,11 @@ fn compared(
     };
     let (left, right, kind) = match kinds {
         (left, Kind::Unknown) if reads(left) => {
-            let read = read_as(expr.right.clone(), &type_name(fields.0));
+            let read = read_as(expr.right.clone(), &sql_name(fields.0));
             (expr.left.clone(), read, left)
         }
         (Kind::Unknown, right) if reads(right) => {
-            let read = read_as(expr.left.clone(), &type_name(fields.1));
+            let read = read_as(expr.left.clone(), &sql_name(fields.1));
             (read, expr.right.clone(), right)
         }
         (left, right) if left == right && matches!(left, Kind::Jsonb | Kind::Interval) => {
@@ -191,6 +192,8 @@ fn json(expr: &RawBinaryExpr, (left, right): (Kind, Kind)) -> Option<Expr> {
         BinaryOperator::Question if may_be_json(left) => call("jsonb_exists", &expr.left, plain()),
         BinaryOperator::QuestionPipe if may_be_json(left) => call("jsonb_exists_any", &expr.left, texts()),
         BinaryOperator::QuestionAnd if may_be_json(left) => call("jsonb_exists_all", &expr.left, texts()),
+        BinaryOperator::AtQuestion if may_be_json(left) => call("jsonb_path_exists_opr", &expr.left, plain()),
+        BinaryOperator::AtAt if may_be_json(left) => call("jsonb_path_match_opr", &expr.left, plain()),
         BinaryOperator::HashMinus if may_be_json(left) => call("jsonb_delete_path", &expr.left, texts()),
         BinaryOperator::AtArrow if left == Kind::Jsonb || right == Kind::Jsonb => {
             call("jsonb_contains", &expr.left, plain())

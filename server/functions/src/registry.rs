@@ -7,9 +7,9 @@ use datafusion::execution::FunctionRegistry;
 
 use crate::sql::quantified;
 use crate::{
-    alike, arithmetic, arrays, by_pattern, cast, date_part, date_trunc, datetime, encoding, float_frames,
-    format, integers, jsonb, length, made_times, numeric, operators, ordered_set, ranking, regex, sum,
-    system, text, trigonometry, without, zoned_shift,
+    alike, arithmetic, arrays, by_pattern, bytes, cast, date_part, date_trunc, datetime, domain, encoding,
+    enums, float_frames, format, integers, jsonb, length, made_times, numeric, operators, ordered_set,
+    ranking, regex, sum, system, text, trigonometry, without, zoned_shift,
 };
 
 /// Registers all of them.
@@ -44,7 +44,9 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         .chain(alike::udfs())
         .chain(trigonometry::udfs())
         .chain(made_times::udfs())
-        .chain([zoned_shift::series()])
+        .chain(enums::udfs())
+        .chain(bytes::udfs())
+        .chain([zoned_shift::series(), domain::udf()])
     {
         registry.register_udf(function)?;
     }

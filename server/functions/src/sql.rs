@@ -12,6 +12,8 @@
 //! | [`column_names`] | the syntax tree | what columns are called that a query does not name |
 //! | [`comparisons`] | the bound plan | literals beside what has a type only then, in IN and BETWEEN |
 //! | [`equality`] | the bound plan | groups, sets and joins of jsonb and interval by value |
+//! | `enum_arguments` | the bound plan | enums as arguments of functions |
+//! | `named_types` | the syntax tree | types that somebody made |
 //! | [`bound`] | the bound plan | functions and operators that PostgreSQL has otherwise |
 //! | [`type_check`] | the bound plan | types that are not brought together |
 //! | `stored_texts` | the bound plan | uuid, json and jsonb beside texts |
@@ -24,9 +26,12 @@
 pub mod bound;
 pub mod column_names;
 pub mod comparisons;
+mod enum_arguments;
 pub mod equality;
 mod json_aggregates;
 pub mod literals;
+mod named_arguments;
+pub mod named_types;
 pub mod output_types;
 pub mod quantified;
 pub mod rewrite;

@@ -43,6 +43,36 @@ pub fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     })
 }
 
+/// A value as a column of this type and name takes it; of a CASE each branch is, since literals among them are of the column's type.
+pub fn assigned(value: &Expr, type_name: &str, column: &str) -> Expr {
+    if let Expr::Case {
+        case_token,
+        end_token,
+        operand,
+        conditions,
+        else_result,
+    } = value
+    {
+        let branch = |result: &Expr| assigned(result, type_name, column);
+        return Expr::Case {
+            case_token: case_token.clone(),
+            end_token: end_token.clone(),
+            operand: operand.clone(),
+            conditions: (conditions.iter())
+                .map(|when| ast::CaseWhen {
+                    condition: when.condition.clone(),
+                    result: branch(&when.result),
+                })
+                .collect(),
+            else_result: else_result.as_deref().map(|result| Box::new(branch(result))),
+        };
+    }
+    call(
+        crate::cast::ASSIGN,
+        vec![value.clone(), text(type_name), text(column)],
+    )
+}
+
 /// A string literal.
 pub fn text(value: &str) -> Expr {
     Expr::value(Value::SingleQuotedString(value.to_string()))

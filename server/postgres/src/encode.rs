@@ -31,13 +31,15 @@ use crate::error::{SqlError, SqlResult};
 use crate::forms::datetime::{Interval, Timestamp};
 use crate::forms::number;
 use crate::types::zone::Zone;
-use crate::types::{is_any_numeric, padding, pg_type};
+use crate::types::{enumeration, is_any_numeric, padding, pg_type};
 
 /// One array of a batch with its PostgreSQL type.
 pub struct Column<'a> {
     data: Data<'a>,
     nulls: Option<NullBuffer>,
     pg_type: Type,
+    /// Texts are held as those of an enum.
+    is_enum: bool,
     /// A `numeric` without a declared scale: the scale that it is stored with is nothing that the user chose.
     any_scale: bool,
 }
@@ -192,6 +194,7 @@ impl<'a> Column<'a> {
                         data: Data::Null,
                         nulls: None,
                         pg_type: pg_type(field),
+                        is_enum: false,
                         any_scale: false,
                     });
                 }
@@ -212,6 +215,7 @@ impl<'a> Column<'a> {
             data,
             nulls: array.logical_nulls(),
             pg_type: pg_type(field),
+            is_enum: enumeration::is_enum(field),
             any_scale,
         })
     }
@@ -247,10 +251,10 @@ impl<'a> Column<'a> {
             Data::Decimal64(values, scale) => self.decimal(values.value(row).to_string(), *scale),
             Data::Decimal128(values, scale) => self.decimal(values.value(row).to_string(), *scale),
             Data::Decimal256(values, scale) => self.decimal(values.value(row).to_string(), *scale),
-            Data::Text(values) => Value::Text(values.value(row)),
+            Data::Text(values) => Value::Text(self.text(values.value(row))),
             Data::Padded(values, length) => Value::Other(padding::pad(values.value(row), *length)),
-            Data::LargeText(values) => Value::Text(values.value(row)),
-            Data::TextView(values) => Value::Text(values.value(row)),
+            Data::LargeText(values) => Value::Text(self.text(values.value(row))),
+            Data::TextView(values) => Value::Text(self.text(values.value(row))),
             Data::Bytes(values) => self.bytes(values.value(row)),
             Data::LargeBytes(values) => self.bytes(values.value(row)),
             Data::BytesView(values) => self.bytes(values.value(row)),
@@ -270,6 +274,13 @@ impl<'a> Column<'a> {
             Data::Record(columns) => Value::Record(columns, row),
             Data::Dictionary(keys, values) => values.value(keys[row]),
             Data::Other(array) => Value::Other(arrow_text(array, Some(row)).unwrap_or_default()),
+        }
+    }
+
+    fn text<'v>(&self, held: &'v str) -> &'v str {
+        match self.is_enum {
+            true => enumeration::label(held),
+            false => held,
         }
     }
 

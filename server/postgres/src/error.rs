@@ -90,6 +90,14 @@ sql_states! {
     InvalidDatetimeFormat = "22007",
     /// A JSON document is malformed.
     InvalidJsonText = "22032",
+    /// A subscript of a path of SQL/JSON is none.
+    InvalidSqlJsonSubscript = "22033",
+    NonNumericSqlJsonItem = "22036",
+    SingletonSqlJsonItemRequired = "22038",
+    SqlJsonArrayNotFound = "22039",
+    SqlJsonMemberNotFound = "2203A",
+    SqlJsonNumberNotFound = "2203B",
+    SqlJsonObjectNotFound = "2203C",
     /// NULL where NOT NULL is declared.
     NotNullViolation = "23502",
     /// A row names one that is not there.
@@ -134,6 +142,8 @@ sql_states! {
     InsufficientPrivilege = "42501",
     /// Broken SQL.
     SyntaxError = "42601",
+    /// What cannot be a name.
+    InvalidName = "42602",
     /// The name is kept for the system.
     ReservedName = "42939",
     /// A column is listed more than once.

@@ -73,6 +73,7 @@ fn faulty(Faulty { fault, message }: Faulty) -> SqlError {
         Fault::UndefinedFunction => SqlState::UndefinedFunction,
         Fault::TooComplex => SqlState::StatementTooComplex,
         Fault::AmbiguousColumn => SqlState::AmbiguousColumn,
+        Fault::DuplicateAlias => SqlState::DuplicateAlias,
         Fault::InvalidColumnReference => SqlState::InvalidColumnReference,
         Fault::SyntaxError => SqlState::SyntaxError,
     };

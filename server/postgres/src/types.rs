@@ -12,14 +12,18 @@
 //! | uuid | Utf8, lower case with hyphens | `uuid` |
 //! | json, jsonb | Utf8, jsonb in PostgreSQL's normal form | `json`, `jsonb` |
 //! | t[] | List | the element's |
+//! | an enum | Utf8, see [`enumeration`] | `enum`, its oid and its name |
 //!
 //! Where Arrow has no type of its own, the field's metadata says what the column is, under [`ANNOTATION`]; comparisons
 //! and casts of uuid and jsonb are then those of their texts, which order the same way. `numeric` without a precision is
 //! held with ten digits after the point; char(n) is held without its padding.
 
 pub mod digits;
+pub mod enumeration;
 pub mod interval;
 pub mod json;
+pub mod jsonpath;
+pub mod named;
 pub mod output;
 pub mod padding;
 pub mod parameter;
@@ -34,6 +38,7 @@ use datafusion::sql::sqlparser::ast::{self, ArrayElemTypeDef, ExactNumberInfo, T
 use postgres_types::Type;
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::enumeration::{EnumType, VALUES};
 
 /// The key in a field's metadata under which the name of the SQL type stands where Arrow's says too little.
 pub const ANNOTATION: &str = "millrace.type";
@@ -43,14 +48,28 @@ pub const NUMERIC_SCALE: i8 = 10;
 /// Digits of the widest numeric.
 pub const NUMERIC_PRECISION: u8 = 38;
 
+/// The first oid that PostgreSQL gives to objects of users: an object's is this plus its identity.
+pub const FIRST_OID: u32 = 16_384;
+
 /// An SQL type: what holds it, and what else is to be known of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct SqlType {
     /// The Arrow type.
     pub data_type: DataType,
     /// The annotation that goes into the field's metadata.
     pub annotation: Option<String>,
+    /// Which values there are of an enum, or of the elements of an array, for the field's metadata. It is the same type when some
+    /// are added.
+    pub values: Option<String>,
 }
+
+impl PartialEq for SqlType {
+    fn eq(&self, other: &Self) -> bool {
+        self.data_type == other.data_type && self.annotation == other.annotation
+    }
+}
+
+impl Eq for SqlType {}
 
 impl SqlType {
     /// A type that Arrow expresses fully.
@@ -58,6 +77,7 @@ impl SqlType {
         SqlType {
             data_type,
             annotation: None,
+            values: None,
         }
     }
 
@@ -66,20 +86,16 @@ impl SqlType {
         SqlType {
             data_type,
             annotation: Some(annotation.into()),
+            values: None,
         }
     }
 
     /// A column of this type.
     pub fn field(&self, name: impl Into<String>, nullable: bool) -> Field {
-        let field = Field::new(name, self.data_type.clone(), nullable);
-        match &self.annotation {
-            Some(annotation) => field.with_metadata(
-                [(ANNOTATION.to_string(), annotation.clone())]
-                    .into_iter()
-                    .collect(),
-            ),
-            None => field,
-        }
+        let notes = [(ANNOTATION, &self.annotation), (VALUES, &self.values)];
+        let notes = notes.into_iter();
+        let notes = notes.filter_map(|(key, note)| Some((key.to_owned(), note.clone()?)));
+        Field::new(name, self.data_type.clone(), nullable).with_metadata(notes.collect())
     }
 
     /// The type of a column.
@@ -87,8 +103,34 @@ impl SqlType {
         SqlType {
             data_type: field.data_type().clone(),
             annotation: field.metadata().get(ANNOTATION).cloned(),
+            values: field.metadata().get(VALUES).cloned(),
         }
     }
+
+    /// Arrays of it.
+    #[must_use]
+    pub fn array(mut self) -> Self {
+        let values = self.values.take();
+        SqlType {
+            values,
+            ..SqlType::plain(DataType::List(Arc::new(self.field("item", true))))
+        }
+    }
+}
+
+/// The elements of an array, with what is known of their type.
+pub fn element(array: &Field) -> Option<FieldRef> {
+    let (DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) =
+        array.data_type()
+    else {
+        return None;
+    };
+    let Some(values) = array.metadata().get(VALUES) else {
+        return Some(Arc::clone(item));
+    };
+    let mut metadata = item.metadata().clone();
+    metadata.insert(VALUES.to_owned(), values.clone());
+    Some(Arc::new(item.as_ref().clone().with_metadata(metadata)))
 }
 
 /// The type that holds timestamptz.
@@ -146,13 +188,16 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
             | ArrayElemTypeDef::Parenthesis(element),
         ) => {
             // Arrays of arrays are PostgreSQL's multidimensional arrays: the same type whatever the dimensions.
-            let element = from_sql(element)?;
-            SqlType::plain(DataType::List(Arc::new(element.field("item", true))))
+            from_sql(element)?.array()
         }
-        Sql::Custom(name, _) => {
+        Sql::Custom(name, words) => {
+            if let Some(known) = EnumType::from_ast(name, words) {
+                return Ok(known.sql_type());
+            }
             let name = name.to_string().replace('"', "").to_lowercase();
             match name.trim_start_matches("pg_catalog.") {
                 "timestamptz" => SqlType::plain(timestamptz()),
+                "jsonpath" => SqlType::annotated(DataType::Utf8, "jsonpath"),
                 "name" | "bpchar" => SqlType::plain(DataType::Utf8),
                 "oid" => SqlType::annotated(DataType::Int64, "oid"),
                 "xid" => SqlType::plain(DataType::Int64),
@@ -193,6 +238,7 @@ const KNOWN_TYPES: &[&str] = &[
     "interval",
     "json",
     "jsonb",
+    "jsonpath",
     "numeric",
     "real",
     "smallint",
@@ -263,6 +309,9 @@ pub fn is_text(data_type: &DataType) -> bool {
 
 /// The PostgreSQL type of a column, as it goes over the wire.
 pub fn pg_type(field: &Field) -> Type {
+    if let Some(known) = EnumType::of(field) {
+        return known.pg_type();
+    }
     if let Some(annotation) = field.metadata().get(ANNOTATION) {
         match annotation.as_str() {
             // An array whose elements say too little themselves.
@@ -274,6 +323,7 @@ pub fn pg_type(field: &Field) -> Type {
             "uuid" => return Type::UUID,
             "json" => return Type::JSON,
             "jsonb" => return Type::JSONB,
+            "jsonpath" => return Type::JSONPATH,
             "name" => return Type::NAME,
             "\"char\"" => return Type::CHAR,
             "int2vector" => return Type::INT2_VECTOR,
@@ -284,10 +334,8 @@ pub fn pg_type(field: &Field) -> Type {
             _ => {}
         }
     }
-    if let DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) =
-        field.data_type()
-    {
-        return array_of(&pg_type(item));
+    if let Some(element) = element(field) {
+        return array_of(&pg_type(&element));
     }
     // Fields of pg_catalog carry annotations of their own, which arrow-pg knows.
     arrow_pg::datatypes::field_into_pg_type(&Arc::new(field.clone())).unwrap_or(Type::TEXT)
@@ -331,21 +379,23 @@ fn array_of(element: &Type) -> Type {
         Type::OID => Type::OID_ARRAY,
         Type::NAME => Type::NAME_ARRAY,
         // The array types themselves: more dimensions are the same type.
-        ref other if other.name().starts_with('_') => other.clone(),
-        _ => Type::TEXT_ARRAY,
+        ref other if matches!(other.kind(), postgres_types::Kind::Array(_)) => other.clone(),
+        ref other => EnumType::from_pg(other).map_or(Type::TEXT_ARRAY, |known| known.array_pg_type()),
     }
 }
 
 /// What holds a parameter of a PostgreSQL type; `None` when millrace does not know the type.
 pub fn from_pg(pg: &Type) -> Option<SqlType> {
     if let postgres_types::Kind::Array(element) = pg.kind() {
-        let element = from_pg(element)?;
-        let list = DataType::List(Arc::new(element.field("item", true)));
+        let list = from_pg(element)?.array();
         return Some(match *pg {
-            Type::INT2_VECTOR => SqlType::annotated(list, "int2vector"),
-            Type::OID_VECTOR => SqlType::annotated(list, "oidvector"),
-            _ => SqlType::plain(list),
+            Type::INT2_VECTOR => SqlType::annotated(list.data_type, "int2vector"),
+            Type::OID_VECTOR => SqlType::annotated(list.data_type, "oidvector"),
+            _ => list,
         });
+    }
+    if let Some(known) = EnumType::from_pg(pg) {
+        return Some(known.sql_type());
     }
     Some(match *pg {
         Type::BOOL => SqlType::plain(DataType::Boolean),
@@ -372,6 +422,7 @@ pub fn from_pg(pg: &Type) -> Option<SqlType> {
         Type::UUID => SqlType::annotated(DataType::Utf8, "uuid"),
         Type::JSON => SqlType::annotated(DataType::Utf8, "json"),
         Type::JSONB => SqlType::annotated(DataType::Utf8, "jsonb"),
+        Type::JSONPATH => SqlType::annotated(DataType::Utf8, "jsonpath"),
         _ => return None,
     })
 }
@@ -420,6 +471,9 @@ pub fn type_name(field: &Field) -> String {
         // A cast to another type may have kept it.
         .filter(|name| !digits::names_a_time(name) || digits::is_noted(field));
     if let Some(annotation) = annotation {
+        if let Some(known) = enumeration::named(annotation) {
+            return known.shown();
+        }
         return match annotation.strip_prefix("varchar") {
             Some(rest) => format!("character varying{rest}"),
             None => match annotation.strip_prefix("char(") {
@@ -453,6 +507,17 @@ pub fn type_name(field: &Field) -> String {
         }
         DataType::Dictionary(_, value) => type_name(&Field::new("", value.as_ref().clone(), true)),
         other => other.to_string().to_lowercase(),
+    }
+}
+
+/// The type of a column in SQL that the server writes and reads again: all that is known of it.
+pub fn sql_name(field: &Field) -> String {
+    if let Some(known) = EnumType::of(field) {
+        return known.to_sql();
+    }
+    match element(field) {
+        Some(element) => format!("{}[]", sql_name(&element)),
+        None => type_name(field),
     }
 }
 

@@ -149,6 +149,8 @@ fn needs(statement: &Statement) -> Vec<Need> {
         Statement::CreateMaterializedView(_)
         | Statement::CreateSubscription(_)
         | Statement::CreateFunction(_)
+        | Statement::CreateEnum(_)
+        | Statement::CreateDomain(_)
         | Statement::Drop(_)
         | Statement::AlterRelation(_)
         | Statement::CreateRole(_)

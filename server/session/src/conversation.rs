@@ -231,7 +231,7 @@ impl Session {
     ) -> SqlResult<Outcome> {
         *self.activity.lock() = Some(Activity::begun(parsed.statement.shown(&parsed.text)));
         let mut statement = parsed.statement.clone();
-        parameters::substitute(&mut statement, param_types, params)?;
+        parameters::substitute(&mut statement, &self.types_now(param_types), params)?;
         statement::execute(self, statement, parsed, running).await
     }
 }

@@ -90,6 +90,7 @@ mod temporary_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transaction;
+mod types;
 #[cfg(test)]
 mod view_error_tests;
 mod write;

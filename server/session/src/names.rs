@@ -110,6 +110,22 @@ pub fn function(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResul
     })
 }
 
+/// The type that a name names.
+///
+/// # Errors
+/// There is none that somebody made.
+pub fn user_type(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<Arc<Object>> {
+    let reader = session.database().reader(scope);
+    reader.user_type(name)?.cloned().ok_or_else(|| {
+        let known = (scope.catalog.user_types(&scope.database)).map(|object| object.name.as_str());
+        SqlError::new(
+            SqlState::UndefinedObject,
+            format!("type \"{name}\" does not exist"),
+        )
+        .with_hint_opt(millrace_postgres::names::did_you_mean(&last(name), known))
+    })
+}
+
 /// The secret that a name names.
 ///
 /// # Errors

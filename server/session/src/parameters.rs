@@ -45,6 +45,7 @@ pub fn describe(
     let scope = session.scope();
     let mut statement = parsed.statement.clone();
     let mut placeholders = Placeholders::default();
+    crate::types::resolve(session, &mut statement)?;
     visit(&mut statement, &mut placeholders)?;
     let numbers: BTreeSet<usize> = placeholders.numbers.into_iter().collect();
     let mut found = Found::default();
@@ -481,7 +482,7 @@ pub fn literal(value: &ScalarValue, pg: Option<&Type>) -> SqlResult<Expr> {
         Some(sql_type) if sql_type.data_type == data_type => sql_type.field("parameter", true),
         _ => Field::new("parameter", data_type, true),
     };
-    let name = types::type_name(&field);
+    let name = types::sql_name(&field);
     if value.is_null() {
         return Ok(syntax::call(
             cast::NAME,

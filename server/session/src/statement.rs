@@ -38,6 +38,7 @@ pub mod token;
 pub mod transaction;
 pub mod truncate;
 pub mod update;
+mod user_type;
 pub(crate) mod with_changes;
 
 use std::sync::Arc;
@@ -54,7 +55,7 @@ use crate::news;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
 use crate::transaction::{Transaction, ddl_in_transaction, read_only};
-use crate::{access, audit};
+use crate::{access, audit, types};
 
 /// Executes one statement, and writes down who did what.
 pub async fn execute(
@@ -76,7 +77,7 @@ pub async fn execute(
 /// as the largest.
 async fn execute_unnoted(
     session: &Arc<Session>,
-    statement: Statement,
+    mut statement: Statement,
     parsed: &Parsed,
     running: Running,
 ) -> SqlResult<Outcome> {
@@ -98,6 +99,7 @@ async fn execute_unnoted(
         own::check(sql.as_ref())?;
     }
     access::check(session, &statement)?;
+    types::resolve(session, &mut statement)?;
     match statement {
         Statement::Sql(sql) => Box::pin(execute_sql(session, *sql, parsed, running)).await,
         Statement::CreateStream(create) => {
@@ -129,6 +131,12 @@ async fn execute_unnoted(
         }
         Statement::CreateFunction(create) => {
             Box::pin(create_function::execute(session, *create, &parsed.text)).await
+        }
+        Statement::CreateEnum(create) => {
+            Box::pin(user_type::create_enum(session, &create, &parsed.text)).await
+        }
+        Statement::CreateDomain(create) => {
+            Box::pin(user_type::create_domain(session, *create, &parsed.text)).await
         }
         Statement::Subscribe(subscribe) => Box::pin(subscribe::execute(session, &subscribe, running)).await,
         Statement::DeclareSubscribeCursor(declare) => {
@@ -322,6 +330,8 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::CreateTable(_) => "CREATE TABLE",
         Statement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE",
         Statement::CreateFunction(_) => "CREATE FUNCTION",
+        Statement::CreateEnum(_) => "CREATE TYPE",
+        Statement::CreateDomain(_) => "CREATE DOMAIN",
         Statement::CreateMaterializedView(_) => "CREATE MATERIALIZED VIEW",
         Statement::CreateSink(_) => "CREATE SINK",
         Statement::CreateSubscription(_) => "CREATE SUBSCRIPTION",

@@ -1,6 +1,7 @@
 //! The relations of `information_schema` that clients ask: tables, columns, views, schemata, constraints, privileges.
 
 mod constraints;
+mod domains;
 mod privileges;
 
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub fn relation(
         "columns" => columns(catalog, database),
         "views" => views(catalog, database),
         "schemata" => schemata(catalog, database),
+        "domains" => domains::domains(catalog, database),
+        "domain_constraints" => domains::constraints(catalog, database),
         _ => {
             let of_privileges = privileges::relation(catalog, database, viewer, name);
             match of_privileges.or_else(|| constraints::relation(catalog, database, name)) {
@@ -206,6 +209,9 @@ fn bare_type_name(field: &arrow::datatypes::Field) -> String {
     let name = types::type_name(field);
     if name.ends_with("[]") {
         return "ARRAY".to_string();
+    }
+    if types::enumeration::is_enum(field) {
+        return "USER-DEFINED".to_string();
     }
     types::plain_name(field)
 }

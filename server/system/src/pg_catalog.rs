@@ -19,6 +19,7 @@ pub mod roles;
 mod sequences;
 pub mod settings;
 mod table;
+pub(crate) mod types;
 
 use std::sync::{Arc, OnceLock};
 
@@ -40,7 +41,7 @@ const OWNER: i64 = 10;
 /// Oids of the relations of `mr_catalog`: this plus their places in its list.
 const SYSTEM_OID: i64 = 14_000;
 /// The first oid that PostgreSQL gives to objects of users.
-pub const FIRST_OID: i64 = 16_384;
+pub const FIRST_OID: i64 = millrace_postgres::types::FIRST_OID as i64;
 /// Oids of the indexes behind primary keys: this plus the table's identity.
 const KEY_INDEX_OID: i64 = 1_000_000_000;
 /// Oids of constraints behind which an index is: this plus the identity of the index, or of the table whose key it is.
@@ -49,6 +50,8 @@ const CONSTRAINT_OID: i64 = 1_200_000_000;
 const DEFAULT_OID: i64 = 1_400_000_000;
 /// Oids of CHECK constraints: from this on.
 const CHECK_OID: i64 = 1_600_000_000;
+/// Oids of CHECK constraints of domains: from this on.
+const DOMAIN_CHECK_OID: i64 = 1_700_000_000;
 /// Oids of FOREIGN KEY constraints: from this on.
 const FOREIGN_KEY_OID: i64 = 1_800_000_000;
 
@@ -159,6 +162,7 @@ impl PgCatalog {
             let fixed = fixed.map(|fixed| arrays::provider(name, fixed)).transpose()?;
             return match fixed {
                 Some(fixed) if name == "pg_proc" => procs::provider(catalog, database, fixed).map(Some),
+                Some(fixed) if name == "pg_type" => types::provider(catalog, database, fixed).map(Some),
                 other => Ok(other),
             };
         };

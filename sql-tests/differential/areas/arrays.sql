@@ -23,7 +23,6 @@ SELECT unnest(ARRAY[1, 2, NULL]);
 SELECT unnest(ARRAY[[1, 2], [3, 4]]);
 SELECT * FROM unnest(ARRAY['a', 'b']) WITH ORDINALITY;
 SELECT * FROM unnest(ARRAY[1, 2], ARRAY['x', 'y', 'z']) AS t (a, b);
--- refused 42601: not supported
 SELECT * FROM generate_subscripts(ARRAY[4, 5, 6], 1) s;
 SELECT array_agg(x ORDER BY x DESC) FROM unnest(ARRAY[3, 1, 2]) x;
 SELECT ARRAY(SELECT unnest(ARRAY[1, 2]) * 2);

@@ -45,7 +45,6 @@ SELECT i FROM j1, j2;
 SELECT j1.z FROM j1;
 SELECT * FROM j1 JOIN j2 USING (t);
 SELECT * FROM j1 x JOIN j2 y ON x.i = z.i;
--- refused 42701: the SQLSTATE differs
 SELECT * FROM j1, j1;
 SELECT * FROM j1 JOIN j2 USING (i) JOIN j2 z USING (k);
 SELECT j1.i FROM j1 x;

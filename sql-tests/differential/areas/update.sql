@@ -25,7 +25,6 @@ UPDATE u1 SET a = a + 1 RETURNING a, a * 2 AS double, u1.*;
 UPDATE u1 SET a = (SELECT 1 UNION SELECT 2);
 UPDATE u1 SET b = count(*);
 UPDATE nope SET a = 1;
--- refused 42701: the SQLSTATE differs
 UPDATE u1 SET a = 1 FROM u1;
 CREATE TABLE u2 (k int PRIMARY KEY, v int CHECK (v < 100), w text NOT NULL);
 INSERT INTO u2 VALUES (1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c');

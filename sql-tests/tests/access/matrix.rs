@@ -363,6 +363,19 @@ const CASES: &[Case] = &[
     case("DropToken", "DROP TOKEN kept", "nnny")
         .before("DROP TOKEN IF EXISTS kept; CREATE TOKEN kept FOR sam")
         .after("DROP TOKEN IF EXISTS kept"),
+    case("CreateEnum", "CREATE TYPE s.new AS ENUM ('a')", "yyyn").after("DROP TYPE IF EXISTS s.new"),
+    case("CreateEnum", "CREATE TYPE public.new AS ENUM ('a')", "nnnn"),
+    case("CreateDomain", "CREATE DOMAIN s.new AS int", "yyyn").after("DROP DOMAIN IF EXISTS s.new"),
+    case("CreateDomain", "CREATE DOMAIN public.new AS int", "nnnn"),
+    case("AlterRelation", "ALTER TYPE s.m ADD VALUE 'b'", "ynnn")
+        .before("DROP TYPE IF EXISTS s.m; CREATE TYPE s.m AS ENUM ('a'); ALTER TYPE s.m OWNER TO ann")
+        .after("DROP TYPE IF EXISTS s.m"),
+    case("Drop", "DROP TYPE s.m", "ynnn")
+        .before("DROP TYPE IF EXISTS s.m; CREATE TYPE s.m AS ENUM ('a'); ALTER TYPE s.m OWNER TO ann")
+        .after("DROP TYPE IF EXISTS s.m"),
+    case("Drop", "DROP DOMAIN s.d", "ynnn")
+        .before("DROP DOMAIN IF EXISTS s.d; CREATE DOMAIN s.d AS int; ALTER DOMAIN s.d OWNER TO ann")
+        .after("DROP DOMAIN IF EXISTS s.d"),
     case("CreateSecret", "CREATE SECRET s.new AS 'x'", "yyyn").after("DROP SECRET IF EXISTS s.new"),
     case("CreateSecret", "CREATE SECRET public.new AS 'x'", "nnnn"),
     case("AlterSecret", "ALTER SECRET s.k AS 'y'", "ynnn"),

@@ -36,6 +36,8 @@ pub enum ObjectKind {
     Sequence,
     Setting,
     Secret,
+    Type,
+    Domain,
 }
 
 /// One object.

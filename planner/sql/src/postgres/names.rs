@@ -392,7 +392,11 @@ impl Resolver<'_> {
         {
             return Ok(Some(row.column(ident(column.clone()))));
         }
-        if self.frames.iter().any(|frame| frame.relations().any(is_row)) {
+        let mut rows = self.frames.iter().rev().flat_map(|frame| frame.relations());
+        if let Some(relation) = rows.find(|relation| is_row(relation)) {
+            if let Some(row) = self.row(relation) {
+                return Ok(Some(row));
+            }
             return Err(DataFusionError::NotImplemented(format!(
                 "a whole row as a value (\"{wanted}\") is not supported: list its columns"
             )));
@@ -485,6 +489,13 @@ impl VisitorMut for Expressions<'_, '_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if self.names && self.resolved.is_empty() {
+            match self.resolver.member_of_row(expr) {
+                Ok(Some(column)) => *expr = column,
+                Ok(None) => {}
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            }
+        }
         if let Expr::CompoundFieldAccess { root, access_chain } = expr
             && matches!(root.as_ref(), Expr::Identifier(_))
             && matches!(access_chain.first(), Some(AccessExpr::Dot(_)))

@@ -97,6 +97,7 @@ impl Object {
             | Definition::Sink(_)
             | Definition::Role(_)
             | Definition::Secret(_)
+            | Definition::Type(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => {
                 return;

@@ -31,6 +31,7 @@ use crate::role::RoleDef;
 use crate::secret::SecretDef;
 use crate::sequence::{ColumnSequence, SequenceDef};
 use crate::sink::SinkDef;
+use crate::user_type::{StoredType, TypeDef};
 
 /// The lasting form of a column.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,6 +51,8 @@ struct StoredColumn {
     proctime: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     comment: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    domain: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     added: Option<StoredValue>,
 }
@@ -134,6 +137,8 @@ struct StoredProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     value: Option<Sealed>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    user_type: Option<StoredType>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     owner: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     acl: Option<Vec<AclItem>>,
@@ -181,6 +186,7 @@ impl Object {
             }
             Definition::Sink(sink) => stored.sink = Some(sink.as_ref().clone()),
             Definition::Sequence(sequence) => stored.sequence = Some(sequence.as_ref().clone()),
+            Definition::Type(of) => stored.user_type = Some(of.to_stored()),
             Definition::Secret(secret) => stored.value.clone_from(&secret.value),
             Definition::Role(role) => stored.role = Some(role.as_ref().clone()),
             Definition::FailedToLoad(_) | Definition::Other => {}
@@ -338,6 +344,12 @@ impl Object {
                     .ok_or_else(|| damaged("it has no definition".into()))?;
                 Definition::Role(Arc::new(role))
             }
+            ObjectKind::Type | ObjectKind::Domain => {
+                let of = properties
+                    .user_type
+                    .ok_or_else(|| damaged("it has no definition".into()))?;
+                Definition::Type(Arc::new(TypeDef::from_stored(&of).map_err(damaged)?))
+            }
             ObjectKind::Secret => Definition::Secret(Arc::new(SecretDef {
                 value: properties.value,
             })),
@@ -392,11 +404,12 @@ fn load_check(stored: &StoredCheck) -> SqlResult<CheckDef> {
 fn store_column(column: &ColumnDef) -> StoredColumn {
     StoredColumn {
         name: column.field.name().clone(),
-        sql_type: types::type_name(&column.field),
+        sql_type: types::sql_name(&column.field),
         not_null: !column.field.is_nullable(),
         default: column.default.as_ref().map(ToString::to_string),
         generated: column.generated.as_ref().map(ToString::to_string),
         sequence: column.sequence,
+        domain: column.domain,
         proctime: column.proctime,
         comment: column.comment.clone(),
         added: column.added.as_ref().map(|value| StoredValue {
@@ -442,6 +455,7 @@ fn load_column(stored: &StoredColumn) -> SqlResult<ColumnDef> {
         default: expression("default", &stored.default)?,
         generated: expression("generation expression", &stored.generated)?,
         sequence: stored.sequence,
+        domain: stored.domain,
         proctime: stored.proctime,
         comment: stored.comment.clone(),
         added,
@@ -476,6 +490,7 @@ mod tests {
             default: None,
             generated: None,
             sequence: None,
+            domain: None,
             proctime: false,
             comment: None,
             added: None,

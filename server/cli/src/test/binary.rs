@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use millrace_postgres::encode::Column;
 use millrace_postgres::types::{from_pg, parameter};
 use tokio_postgres::Row;
-use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::types::{FromSql, Kind, Type};
 
 /// A value as the text that the simple protocol would have sent; `None` for NULL.
 pub fn text(row: &Row, index: usize) -> Result<Option<String>, tokio_postgres::Error> {
@@ -23,6 +23,7 @@ impl<'a> FromSql<'a> for Text {
                 .map(Text)
                 .ok_or_else(|| "malformed numeric".into());
         }
+        let pg_type = &without_enum(pg_type);
         let Some(sql_type) = from_pg(pg_type) else {
             return Ok(Text(String::from_utf8(bytes.to_vec())?));
         };
@@ -34,6 +35,15 @@ impl<'a> FromSql<'a> for Text {
 
     fn accepts(_: &Type) -> bool {
         true
+    }
+}
+
+/// An enum is sent as a text; which values it has the driver knows only as of when it first met it.
+fn without_enum(pg_type: &Type) -> Type {
+    match pg_type.kind() {
+        Kind::Enum(_) => Type::TEXT,
+        Kind::Array(element) if matches!(element.kind(), Kind::Enum(_)) => Type::TEXT_ARRAY,
+        _ => pg_type.clone(),
     }
 }
 

@@ -258,6 +258,7 @@ impl Replacement<'_> {
             | Definition::Function(_)
             | Definition::Role(_)
             | Definition::Secret(_)
+            | Definition::Type(_)
             | Definition::FailedToLoad(_)
             | Definition::Other => {
                 return Err(SqlError::new(

@@ -8,16 +8,20 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
-use millrace_catalog::Relation;
+use datafusion::sql::sqlparser::ast::{Expr, Ident};
 use millrace_catalog::scope::Scope;
+use millrace_catalog::{Reader, Relation};
 use millrace_engine::Runtime;
 use millrace_functions::bounded::physical;
 use millrace_functions::cast;
-use millrace_functions::sql::{rewrite, zoned_cast};
+use millrace_functions::domain;
+use millrace_functions::sql::{named_types, rewrite, zoned_cast};
 use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::{self, df};
 use millrace_postgres::names::did_you_mean;
+use millrace_postgres::types::enumeration::is_enum;
+use millrace_postgres::types::named::{Domain, NamedType, resolved};
 use millrace_postgres::types::{SqlType, digits, output, parse};
 
 use millrace_storage::ObjectId;
@@ -68,6 +72,8 @@ pub struct RowBuilder {
     sources: Vec<Source>,
     /// What no row may make false, by the names of the constraints.
     checks: Vec<(String, Arc<dyn PhysicalExpr>)>,
+    /// What the values of columns must be that are of a domain.
+    domains: Vec<OfDomain>,
     /// The zone in which texts are assigned to timestamptz, if it is not UTC.
     zone: Option<millrace_postgres::types::zone::Zone>,
     /// Tells when rows arrive.
@@ -75,6 +81,34 @@ pub struct RowBuilder {
     sequences: Arc<Sequences>,
     /// Whose rows they are.
     session: Option<i32>,
+}
+
+/// What the values of a column must be.
+struct OfDomain {
+    column: usize,
+    /// The domain's name.
+    shown: String,
+    not_null: bool,
+    /// What no value may make false, by the names of the constraints.
+    conditions: Vec<(String, Arc<dyn PhysicalExpr>)>,
+}
+
+/// An expression of the catalog, as it is bound.
+fn rewritten(expression: &Expr, reader: &Reader<'_>) -> SqlResult<Expr> {
+    let mut expression = expression.clone();
+    named_types::resolve(&mut expression, reader)?;
+    rewrite::expression(&mut expression)?;
+    Ok(expression)
+}
+
+/// A domain, and those that it is made of.
+fn domains(scope: &Scope, domain: Option<ObjectId>, reader: &Reader<'_>) -> SqlResult<Vec<Domain>> {
+    let object = domain.and_then(|domain| scope.catalog.object(domain));
+    let Some(NamedType::Domain(domain)) = object.and_then(|object| object.named_type()) else {
+        return Ok(vec![]);
+    };
+    let below = resolved(&domain.base, reader)?;
+    Ok([vec![*domain], below.domains].concat())
 }
 
 impl RowBuilder {
@@ -90,6 +124,10 @@ impl RowBuilder {
         let empty = DFSchema::empty();
         let whole = df(DFSchema::try_from(schema.as_ref().clone()))?;
         let mut sources = Vec::with_capacity(relation.columns.len());
+        let mut domains_of = vec![];
+        for column in &relation.columns {
+            domains_of.push(domains(scope, column.domain, &reader)?);
+        }
         for (position, column) in relation.columns.iter().enumerate() {
             let source = match given.iter().position(|given| *given == position) {
                 Some(_) if column.generated.is_some() || column.proctime => {
@@ -115,28 +153,52 @@ impl RowBuilder {
                 ),
                 None => match (&column.generated, &column.default) {
                     (Some(expression), _) => {
-                        let mut expression = expression.clone();
-                        rewrite::expression(&mut expression)?;
+                        let expression = rewritten(expression, &reader)?;
                         let bound = df(binder.expression(&expression, &whole))?;
                         Source::Generated(df(physical(&state, bound, &whole))?)
                     }
                     (None, Some(expression)) => {
-                        let mut expression = expression.clone();
-                        rewrite::expression(&mut expression)?;
+                        let expression = rewritten(expression, &reader)?;
                         let bound = df(binder.expression(&expression, &empty))?;
                         Source::Default(df(physical(&state, bound, &empty))?)
                     }
-                    (None, None) => Source::Null,
+                    (None, None) => match domains_of[position]
+                        .iter()
+                        .find_map(|domain| domain.default.as_ref())
+                    {
+                        Some(expression) => {
+                            let bound = df(binder.expression(&rewritten(expression, &reader)?, &empty))?;
+                            Source::Default(df(physical(&state, bound, &empty))?)
+                        }
+                        None => Source::Null,
+                    },
                 },
             };
             sources.push(source);
         }
         let mut checks = vec![];
         for check in &relation.checks {
-            let mut expression = check.expression.clone();
-            rewrite::expression(&mut expression)?;
+            let expression = rewritten(&check.expression, &reader)?;
             let bound = df(binder.expression(&expression, &whole))?;
             checks.push((check.name.clone(), df(physical(&state, bound, &whole))?));
+        }
+        let mut domains = vec![];
+        for (position, _) in relation.columns.iter().enumerate() {
+            for domain in &domains_of[position] {
+                let mut conditions = vec![];
+                for (name, check) in &domain.checks {
+                    let column = Ident::with_quote('"', whole.field(position).name());
+                    let check = named_types::condition(check, &Expr::Identifier(column), &reader)?;
+                    let bound = df(binder.expression(&rewritten(&check, &reader)?, &whole))?;
+                    conditions.push((name.clone(), df(physical(&state, bound, &whole))?));
+                }
+                domains.push(OfDomain {
+                    column: position,
+                    shown: domain.shown(),
+                    not_null: domain.not_null,
+                    conditions,
+                });
+            }
         }
         Ok(RowBuilder {
             name: relation.info.name.clone(),
@@ -147,6 +209,7 @@ impl RowBuilder {
             schema,
             sources,
             checks,
+            domains,
             zone: scope.zone,
             runtime: db.runtime().clone(),
             sequences: Arc::clone(db.sequences()),
@@ -211,22 +274,48 @@ impl RowBuilder {
             }
         }
         self.check_not_null(&columns)?;
+        self.check_domains_not_null(&columns)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let whole = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
             .map_err(|error| RowError::unknown(from_internal::arrow(error)))?;
+        self.check_domains(&whole)?;
         self.check(&whole)?;
         Ok(whole)
+    }
+
+    /// Refuses NULL in columns whose domain does not allow it.
+    fn check_domains_not_null(&self, columns: &[ArrayRef]) -> Result<(), RowError> {
+        for of in self.domains.iter().filter(|of| of.not_null) {
+            let column = &columns[of.column];
+            if let Some(row) = (0..column.len()).find(|row| column.is_null(*row)) {
+                return Err(RowError {
+                    row: Some(row),
+                    error: Box::new(domain::is_null(&of.shown)),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses values that make a condition of their column's domain false.
+    fn check_domains(&self, rows: &RecordBatch) -> Result<(), RowError> {
+        for of in &self.domains {
+            for (name, condition) in &of.conditions {
+                if let Some(row) = first_false(condition, rows)? {
+                    return Err(RowError {
+                        row: Some(row),
+                        error: Box::new(domain::violates(&of.shown, name)),
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Refuses rows that make the expression of a CHECK constraint false.
     fn check(&self, rows: &RecordBatch) -> Result<(), RowError> {
         for (name, expression) in &self.checks {
-            let values = expression
-                .evaluate(rows)
-                .and_then(|value| value.into_array(rows.num_rows()))
-                .map_err(|error| RowError::unknown(from_internal::datafusion(error)))?;
-            let values = values.as_boolean();
-            let Some(row) = (0..values.len()).find(|row| values.is_valid(*row) && !values.value(*row)) else {
+            let Some(row) = first_false(expression, rows)? else {
                 continue;
             };
             let error = SqlError::new(
@@ -291,6 +380,16 @@ impl RowBuilder {
     }
 }
 
+/// The first row for which a condition is false.
+fn first_false(condition: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<Option<usize>, RowError> {
+    let values = condition
+        .evaluate(rows)
+        .and_then(|value| value.into_array(rows.num_rows()))
+        .map_err(|error| RowError::unknown(from_internal::datafusion(error)))?;
+    let values = values.as_boolean();
+    Ok((0..values.len()).find(|row| values.is_valid(*row) && !values.value(*row)))
+}
+
 /// A given column as the relation's: texts are read by the type's input, so that the row of a bad one is known.
 fn convert(
     from: &Field,
@@ -300,6 +399,7 @@ fn convert(
 ) -> Result<ArrayRef, RowError> {
     let in_zone = zone.is_some() && matches!(to.data_type(), DataType::Timestamp(_, Some(_)));
     if let Some(texts) = values.as_string_opt::<i32>()
+        && !is_enum(from)
         && SqlType::of(from) != SqlType::of(to)
         && !in_zone
     {

@@ -19,6 +19,7 @@ use millrace_postgres::copy::encode;
 use millrace_postgres::copy::layout::{Header, Layout};
 use millrace_postgres::encode::{Column, json};
 use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::types::enumeration::{as_texts, text_field};
 use millrace_postgres::{from_internal, types};
 
 use super::directory::io_error;
@@ -124,7 +125,11 @@ impl Encoder {
             return Err(SqlError::internal("a sink has more columns than its relation"));
         }
         let is_changelog = def.sink_type == SinkType::Changelog;
+        // Files have texts where a relation has values of an enum.
         let schema = def.schema(relation);
+        let schema = Arc::new(Schema::new(
+            schema.fields().iter().map(text_field).collect::<Vec<_>>(),
+        ));
         let columns = schema.fields().iter().skip(usize::from(is_changelog)).cloned();
         let format = outbox::form(&def.target);
         Ok(Encoder {
@@ -182,7 +187,10 @@ impl Encoder {
 
     /// Rows of the relation with the columns of the files, without `op`.
     pub fn conform(&self, rows: &RecordBatch) -> SqlResult<RecordBatch> {
-        let columns = rows.columns()[..self.columns.fields().len()].to_vec();
+        let schema = rows.schema();
+        let columns = rows.columns().iter().zip(schema.fields());
+        let columns = columns.take(self.columns.fields().len());
+        let columns = columns.map(|(values, field)| as_texts(field, values)).collect();
         RecordBatch::try_new(Arc::clone(&self.columns), columns).map_err(from_internal::arrow)
     }
 

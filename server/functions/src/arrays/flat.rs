@@ -1,8 +1,11 @@
 //! `unnest` goes through all dimensions of an array: what it is called with is made flat, where it may not be.
 
+use datafusion::common::Result;
+use datafusion::logical_expr::Unnest;
 use datafusion::sql::sqlparser::ast::{self, ObjectNamePart};
+use millrace_postgres::error::SqlError;
 
-use super::Function;
+use super::{Function, item_of};
 use crate::syntax::call;
 
 /// `unnest(a)` makes rows of the elements of all dimensions.
@@ -44,4 +47,24 @@ fn has_dimensions(array: &ast::Expr) -> bool {
         }
         _ => false,
     }
+}
+
+/// Refuses an `unnest` that would make rows of arrays: PostgreSQL's goes through all dimensions.
+///
+/// # Errors
+/// The array has several dimensions.
+pub(crate) fn check_unnest(unnest: &Unnest) -> Result<()> {
+    for (index, _) in &unnest.list_type_columns {
+        let (_, field) = unnest.input.schema().qualified_field(*index);
+        // Each match of `regexp_matches` is an array.
+        let is_nested = item_of(field.data_type())
+            .is_some_and(|item| item.name() != crate::regex::MATCH && item_of(item.data_type()).is_some());
+        if is_nested {
+            return Err(SqlError::unsupported(
+                "unnest() of an array with several dimensions is supported only for one that is written as ARRAY[[..], ..]",
+            )
+            .into());
+        }
+    }
+    Ok(())
 }

@@ -10,6 +10,8 @@ pub(super) enum Cell<'a> {
     Integer(i64),
     Boolean(bool),
     Texts(Vec<&'a str>),
+    /// With the NULLs among them.
+    Items(Vec<Option<&'a str>>),
 }
 
 pub(super) fn refused(message: &str) -> SqlError {

@@ -3,6 +3,7 @@
 //! | what | by |
 //! |---|---|
 //! | DataFusion's functions of lists | [`crate::arrays`] |
+//! | enums as arguments of functions | `enum_arguments` |
 //! | char(n) in comparisons, LIKE and functions that see its padding | [`crate::padded`] |
 //! | values of other types in `text || value` | their text |
 
@@ -12,6 +13,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit};
 
 use crate::in_plans::in_expressions;
+use crate::sql::enum_arguments;
 use crate::{arrays, cast as pg_cast, padded};
 
 /// The plan with what PostgreSQL has in the place of what DataFusion has.
@@ -23,8 +25,16 @@ pub fn as_postgresql(plan: LogicalPlan) -> Result<LogicalPlan> {
         if let LogicalPlan::Unnest(unnest) = &plan {
             arrays::check_unnest(unnest)?;
         }
+        let plan = match plan {
+            LogicalPlan::Values(mut values) => {
+                enum_arguments::in_values(&mut values)?;
+                LogicalPlan::Values(values)
+            }
+            plan => plan,
+        };
         in_expressions(plan, |expr, schema| {
-            arrays::replaced(expr, schema)
+            enum_arguments::replaced(expr, schema)?
+                .transform_data(|expr| Ok(arrays::replaced(expr, schema)))?
                 .transform_data(|expr| Ok(padded::replaced(expr, schema)))?
                 .transform_data(|expr| Ok(concatenated(expr, schema)))
         })

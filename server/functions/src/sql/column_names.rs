@@ -12,6 +12,7 @@ use millrace_postgres::types;
 use millrace_sql::copies;
 
 use crate::arrays::members;
+use crate::{domain, syntax};
 
 /// The names that the columns of a query have in its answer; empty where a wildcard leaves them to the plan.
 pub fn output_names(query: &ast::Query) -> Vec<String> {
@@ -107,6 +108,27 @@ pub fn column_name(expr: &Expr) -> String {
     match expr {
         Expr::Identifier(name) => millrace_parser::fold(name),
         Expr::CompoundIdentifier(parts) => parts.last().map_or_else(|| NONE.into(), millrace_parser::fold),
+        Expr::Function(function) if syntax::name_of(function).as_deref() == Some(domain::NAME) => {
+            let arguments = syntax::arguments(function);
+            // A domain may be made of another.
+            let mut value = arguments.first().copied();
+            while let Some(Expr::Function(inner)) = value
+                && syntax::name_of(inner).as_deref() == Some(domain::NAME)
+            {
+                value = syntax::arguments(inner).first().copied();
+            }
+            if let Some(Expr::Cast { expr, .. }) = value {
+                value = Some(expr.as_ref());
+            }
+            match (
+                value,
+                arguments.get(1).and_then(|name| syntax::literal_text(name)),
+            ) {
+                (Some(value), _) if is_named(value) => column_name(value),
+                (_, Some(domain)) => domain.rsplit('.').next().unwrap_or_default().replace('"', ""),
+                _ => NONE.into(),
+            }
+        }
         Expr::Function(function) => match function.name.0.last() {
             Some(ObjectNamePart::Identifier(name)) => millrace_parser::fold(name),
             _ => NONE.into(),

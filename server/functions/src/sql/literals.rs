@@ -120,7 +120,7 @@ fn is_small(expr: &Expr) -> bool {
     number_text(expr).is_some_and(|text| text.parse::<i32>().is_ok())
 }
 
-fn quoted(expr: &Expr) -> bool {
+pub(super) fn quoted(expr: &Expr) -> bool {
     match expr {
         Expr::Value(value) => matches!(
             value.value,

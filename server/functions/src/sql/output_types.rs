@@ -8,13 +8,14 @@
 mod system_columns;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, DFSchema, Result};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Projection};
-use millrace_postgres::types::{ANNOTATION, digits, is_text, pg_type};
+use millrace_postgres::types::{ANNOTATION, digits, element, enumeration, is_text, pg_type};
 
 /// The notes of a column.
 pub type Notes = HashMap<String, String>;
@@ -46,7 +47,14 @@ pub fn noted(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     let changed = plan.clone().transform_up_with_subqueries(|node| {
         let LogicalPlan::Projection(projection) = node else {
-            return Ok(Transformed::yes(node.recompute_schema()?));
+            let node = node.recompute_schema()?;
+            return match with_enums(&node)? {
+                Some(noted) => {
+                    found = true;
+                    Ok(Transformed::yes(noted))
+                }
+                None => Ok(Transformed::yes(node)),
+            };
         };
         let input = Input::new(&projection.input);
         let expressions = projection.expr.into_iter().map(|expr| {
@@ -65,6 +73,38 @@ pub fn noted(plan: LogicalPlan) -> Result<LogicalPlan> {
         Ok(Transformed::yes(LogicalPlan::Projection(projection)))
     })?;
     Ok(if found { changed.data } else { plan })
+}
+
+/// A node whose columns are enums and do not say so, with a projection over it that does; `None`: it has none.
+fn with_enums(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+    if !matches!(
+        node,
+        LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Unnest(_)
+    ) {
+        return Ok(None);
+    }
+    let mut found = false;
+    let columns = node.schema().iter().zip(of_plan(node));
+    let expressions = columns.map(|((relation, field), notes)| {
+        let column = Expr::Column(Column::new(relation.cloned(), field.name()));
+        if !of_enum(&notes) || *field.metadata() == notes {
+            return column;
+        }
+        found = true;
+        column.alias_qualified_with_metadata(
+            relation.cloned(),
+            field.name(),
+            Some(FieldMetadata::from(notes)),
+        )
+    });
+    let expressions: Vec<Expr> = expressions.collect();
+    match found {
+        true => Ok(Some(LogicalPlan::Projection(Projection::try_new(
+            expressions,
+            Arc::new(node.clone()),
+        )?))),
+        false => Ok(None),
+    }
 }
 
 /// The notes of each column of a plan.
@@ -106,6 +146,25 @@ pub fn of_plan(plan: &LogicalPlan) -> Vec<Notes> {
             let calls = window.window_expr.iter().map(|expr| input.notes(expr));
             input.columns.iter().cloned().chain(calls).collect()
         }
+        // Elements are of the type of their array, which knows more of it.
+        LogicalPlan::Unnest(unnest) => {
+            let inputs = of_plan(&unnest.input);
+            let fields = unnest.input.schema().fields();
+            let of = |index: &usize| -> Notes {
+                let notes = inputs.get(*index).cloned().unwrap_or_default();
+                let is_list = unnest.list_type_columns.iter().any(|(list, _)| list == index);
+                let array = fields.get(*index).filter(|_| is_list);
+                let array = array.map(|field| field.as_ref().clone().with_metadata(notes.clone()));
+                // What the note of an array says that its element does not.
+                let told = notes.get(ANNOTATION).and_then(|note| note.strip_suffix("[]"));
+                match (array.as_ref().and_then(element), told) {
+                    (Some(_), Some(told)) => Notes::from([(ANNOTATION.to_owned(), told.to_owned())]),
+                    (Some(element), None) => element.metadata().clone(),
+                    (None, _) => notes,
+                }
+            };
+            unnest.dependency_indices.iter().map(of).collect()
+        }
         LogicalPlan::RecursiveQuery(query) => of_plan(&query.static_term),
         LogicalPlan::Union(union) => {
             let inputs: Vec<Vec<Notes>> = union.inputs.iter().map(|input| of_plan(input)).collect();
@@ -128,6 +187,11 @@ pub fn of_plan(plan: &LogicalPlan) -> Vec<Notes> {
         true => found,
         false => own,
     }
+}
+
+fn of_enum(notes: &Notes) -> bool {
+    let note = notes.get(ANNOTATION);
+    note.is_some_and(|note| enumeration::named(note).is_some())
 }
 
 fn is_null(expr: &Expr) -> bool {
@@ -255,12 +319,20 @@ impl<'a> Input<'a> {
                     let is_text = value
                         .get_type(self.schema)
                         .is_ok_and(|data_type| is_text(&data_type));
+                    let notes = self.notes(value);
                     // The least varchar is a text.
-                    match is_text {
+                    match is_text && !of_enum(&notes) {
                         true => Notes::new(),
-                        false => without_length(self.notes(value)),
+                        false => without_length(notes),
                     }
                 }
+                _ => self.own(expr),
+            },
+            Expr::WindowFunction(call) => match (call.fun.name(), call.params.args.as_slice()) {
+                (
+                    "lag" | "lead" | "first_value" | "last_value" | "nth_value" | "min" | "max",
+                    [value, ..],
+                ) if of_enum(&self.notes(value)) => self.notes(value),
                 _ => self.own(expr),
             },
             _ => self.own(expr),
@@ -274,7 +346,11 @@ impl<'a> Input<'a> {
 
     /// What all of them have that are not NULL.
     fn agreed<'e>(&self, expressions: impl Iterator<Item = &'e Expr>) -> Notes {
-        let (nulls, typed): (Vec<&Expr>, Vec<&Expr>) = expressions.partition(|expr| is_null(expr));
+        let (nulls, mut typed): (Vec<&Expr>, Vec<&Expr>) = expressions.partition(|expr| is_null(expr));
+        // A quoted literal beside an enum is one of its values.
+        if typed.iter().any(|expr| of_enum(&self.notes(expr))) {
+            typed.retain(|expr| !matches!(expr, Expr::Literal(ScalarValue::Utf8(_), None)));
+        }
         let all: Vec<Notes> = typed.into_iter().map(|expr| self.notes(expr)).collect();
         let agreed = agreed(all.iter());
         match nulls.is_empty() {
@@ -289,7 +365,7 @@ impl<'a> Input<'a> {
             return Notes::new();
         };
         let notes = without_length(notes);
-        if notes.is_empty() || matches!(data_type, DataType::List(_)) {
+        if of_enum(&notes) || notes.is_empty() || matches!(data_type, DataType::List(_)) {
             return Notes::new();
         }
         let name = pg_type(&Field::new("", data_type, true).with_metadata(notes))

@@ -18,10 +18,11 @@ use millrace_postgres::types;
 
 use crate::arrays::members;
 use crate::sql::column_names::name_columns;
+use crate::sql::named_arguments::{interval_of_parts, path_of_names};
 use crate::sql::window_bounds::restore_bounds;
 use crate::sql::{json_aggregates, literals, quantified, row_values, set_returning, with_ties};
 use crate::syntax::{call, number, parsed_query, text};
-use crate::{arrays, cast, date_part, own, regex};
+use crate::{arrays, cast, date_part, jsonb, own, regex};
 
 /// Rewrites a query.
 ///
@@ -306,7 +307,7 @@ fn cast_to(inner: Expr, data_type: &DataType) -> SqlResult<Expr> {
         return Ok(call(cast::NAME, vec![inner, text("text")]));
     }
     let sql_type = types::from_sql(data_type)?;
-    let name = types::type_name(&sql_type.field("", true));
+    let name = types::sql_name(&sql_type.field("", true));
     let (inner, name) = literals::cast_of_literal(inner, &sql_type, &name);
     Ok(call(cast::NAME, vec![inner, text(&name)]))
 }
@@ -431,6 +432,11 @@ fn special_call(function: &Function) -> Option<Expr> {
     {
         return Some(call);
     }
+    if millrace_parser::fold(name).starts_with("jsonb_path_")
+        && let Some(unnamed) = path_of_names(function)
+    {
+        return Some(special_call(&unnamed).unwrap_or(Expr::Function(unnamed)));
+    }
     let arguments: Vec<Expr> = match &function.args {
         FunctionArguments::List(list) => list
             .args
@@ -460,6 +466,23 @@ fn special_call(function: &Function) -> Option<Expr> {
         ),
         ("string_to_table", 2 | 3) => rows_of("string_to_array", arguments),
         ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
+        ("jsonb_path_query" | "jsonb_path_query_tz", 2..=4) => {
+            rows_of(jsonb::PATH_ITEMS, arguments).map(|rows| call(cast::NAME, vec![rows, text("jsonb")]))
+        }
+        // Quoted bytes are read as such.
+        ("get_byte" | "set_byte" | "get_bit" | "set_bit", 2 | 3) if literals::quoted(&arguments[0]) => {
+            let mut arguments = arguments;
+            arguments[0] = call(cast::NAME, vec![arguments[0].clone(), text("bytea")]);
+            Some(call(&folded, arguments))
+        }
+        // A quoted array is one of texts here.
+        ("jsonb_object" | "json_object", 1 | 2) => {
+            let read = |argument: Expr| match literals::quoted(&argument) {
+                true => call(cast::NAME, vec![argument, text("text[]")]),
+                false => argument,
+            };
+            Some(call("jsonb_object", arguments.into_iter().map(read).collect()))
+        }
         ("jsonb_array_elements" | "json_array_elements", 1) => {
             rows_of("jsonb_items", arguments).map(|rows| call(cast::NAME, vec![rows, text("jsonb")]))
         }
@@ -498,34 +521,6 @@ fn special_call(function: &Function) -> Option<Expr> {
         )),
         _ => None,
     }
-}
-
-/// `make_interval(days => 10)`, whose arguments may be named; `None`: they are not.
-fn interval_of_parts(function: &Function) -> Option<Expr> {
-    const PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
-    let FunctionArguments::List(list) = &function.args else {
-        return None;
-    };
-    let mut parts = vec![number("0".to_owned()); PARTS.len()];
-    let mut are_named = list.args.is_empty();
-    for (index, argument) in list.args.iter().enumerate() {
-        match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => *parts.get_mut(index)? = value.clone(),
-            FunctionArg::Named {
-                name,
-                arg: FunctionArgExpr::Expr(value),
-                ..
-            } => {
-                let place = PARTS
-                    .iter()
-                    .position(|part| *part == millrace_parser::fold(name))?;
-                parts[place] = value.clone();
-                are_named = true;
-            }
-            _ => return None,
-        }
-    }
-    are_named.then(|| call("make_interval", parts))
 }
 
 /// How many of the arguments are so.

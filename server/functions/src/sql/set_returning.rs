@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use crate::arrays::acl;
+use crate::jsonb;
 use crate::syntax::{self, call, number, parsed_query, text};
 
 /// A function in FROM that has no rows, since no table has partitions: `generate_series(1, 0)`.
@@ -63,9 +64,11 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
         "jsonb_each" | "json_each" | "jsonb_each_text" | "json_each_text" => Ident::new("key"),
         "aclexplode" => Ident::new("grantor"),
         "generate_series"
+        | "generate_subscripts"
         | "jsonb_object_keys"
         | "json_object_keys"
         | "string_to_table"
+        | "jsonb_path_query"
         | "regexp_matches"
         | "regexp_split_to_table" => match alias {
             Some(alias) => alias.name.clone(),
@@ -144,6 +147,10 @@ fn array_of(function: &str, arguments: Vec<Expr>) -> Option<Expr> {
     let array = match function {
         "jsonb_array_elements" | "json_array_elements" => {
             let items = call("jsonb_items", arguments);
+            return Some(call(crate::cast::NAME, vec![items, text("jsonb[]")]));
+        }
+        "jsonb_path_query" => {
+            let items = call(jsonb::PATH_ITEMS, arguments);
             return Some(call(crate::cast::NAME, vec![items, text("jsonb[]")]));
         }
         "jsonb_array_elements_text" | "json_array_elements_text" => "jsonb_items_text",

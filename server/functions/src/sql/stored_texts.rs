@@ -1,4 +1,4 @@
-//! Comparisons of uuid, json and jsonb with texts, which PostgreSQL refuses.
+//! Comparisons of uuid, json, jsonb and enums with texts, which PostgreSQL refuses.
 //!
 //! These types are held as texts, and what some expressions make of them is known as a text only (a CASE, say). So a text
 //! counts as one where it is stored as a text, or was cast to one.
@@ -10,6 +10,7 @@ use datafusion::datasource::TableType;
 use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use millrace_postgres::types::ANNOTATION;
+use millrace_postgres::types::enumeration::is_enum;
 
 use crate::cast;
 use crate::sql::type_check::{no_operator, typed};
@@ -58,7 +59,7 @@ pub fn not_compared(expr: &Expr, schema: &DFSchema, node: &LogicalPlan) -> Resul
 
 fn is_named(field: &Field) -> bool {
     let name = field.metadata().get(ANNOTATION).map(String::as_str);
-    matches!(name, Some("uuid" | "json" | "jsonb"))
+    matches!(name, Some("uuid" | "json" | "jsonb")) || is_enum(field)
 }
 
 fn is_plain(field: &Field) -> bool {

@@ -13,7 +13,9 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan, Operator};
 use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::{SqlError, SqlState};
-use millrace_postgres::types::{ANNOTATION, plain_name};
+use millrace_postgres::types::enumeration::{self, is_enum};
+use millrace_postgres::types::resolution::{self, Choice, Known};
+use millrace_postgres::types::{ANNOTATION, pg_type, plain_name};
 
 use crate::cast;
 use crate::sql::{quantified, stored_texts};
@@ -83,6 +85,10 @@ fn meet(left: &Family, right: &Family) -> bool {
 }
 
 fn fields_meet(left: &Field, right: &Field) -> bool {
+    let (one, other) = (enumeration::EnumType::of(left), enumeration::EnumType::of(right));
+    if let (Some(one), Some(other)) = (one, other) {
+        return one.oid == other.oid;
+    }
     meet(&of_type(left.data_type()), &of_type(right.data_type()))
 }
 
@@ -128,7 +134,7 @@ pub fn plan(plan: &LogicalPlan) -> Result<()> {
                     let (left, right) = (typed(left, join.left.schema()), typed(right, join.right.schema()));
                     // As they are bound, only INTERSECT and EXCEPT are joins by pairs.
                     if let (Some(left), Some(right)) = (left, right)
-                        && !fields_meet(&left, &right)
+                        && (!fields_meet(&left, &right) || is_enum(&left) != is_enum(&right))
                     {
                         let what = match join.join_type {
                             JoinType::LeftAnti => "EXCEPT",
@@ -166,7 +172,17 @@ fn branches(first: &LogicalPlan, other: &LogicalPlan) -> Result<()> {
     };
     let columns = first.schema().fields().iter().zip(other.schema().fields());
     for (index, (one, two)) in columns.enumerate() {
-        if !fields_meet(one, two) && !of_branch(first, index) && !of_branch(other, index) {
+        let (of_first, of_other) = (of_branch(first, index), of_branch(other, index));
+        let is_null = one.data_type().is_null() || two.data_type().is_null();
+        if is_enum(one) != is_enum(two) && !is_null {
+            return Err(match of_first || of_other {
+                true => SqlError::unsupported("a literal beside an enum in a set operation is not supported")
+                    .with_hint("Cast it to the type."),
+                false => unmatched("UNION", one, two),
+            }
+            .into());
+        }
+        if !fields_meet(one, two) && !of_first && !of_other {
             return Err(unmatched("UNION", one, two).into());
         }
     }
@@ -212,6 +228,12 @@ fn one(expr: &Expr, schema: &DFSchema) -> Result<()> {
             Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => {
                 compared(&binary.left, "=", &binary.right)
             }
+            Operator::StringConcat => match (typed(&binary.left, schema), typed(&binary.right, schema)) {
+                (Some(left), Some(right)) if is_enum(&left) && is_enum(&right) => {
+                    Err(no_operator(&left, "||", &right).into())
+                }
+                _ => Ok(()),
+            },
             Operator::And | Operator::Or => {
                 for side in [&binary.left, &binary.right] {
                     if let Some(field) = typed(side, schema)
@@ -259,7 +281,7 @@ fn one(expr: &Expr, schema: &DFSchema) -> Result<()> {
         Expr::Like(like) => {
             for side in [&like.expr, &like.pattern] {
                 if let Some(field) = typed(side, schema)
-                    && !meet(&of_type(field.data_type()), &Family::Text)
+                    && (!meet(&of_type(field.data_type()), &Family::Text) || is_enum(&field))
                 {
                     let operator = match (like.negated, like.case_insensitive) {
                         (false, false) => "~~",
@@ -357,6 +379,17 @@ fn call(function: &datafusion::logical_expr::expr::ScalarFunction, schema: &DFSc
         .map(|arg| arg.to_field(schema).ok().map(|(_, field)| field))
         .collect();
     let Some(fields) = fields else { return Ok(()) };
+    if fields.iter().any(|field| is_enum(field)) && resolution::is_function(name) {
+        let arguments: Vec<Known> = function
+            .args
+            .iter()
+            .zip(&fields)
+            .map(|(argument, field)| (!is_untyped(argument)).then(|| pg_type(field)))
+            .collect();
+        if resolution::function(name, &arguments) == Choice::None {
+            return Err(no_function(function, &fields).into());
+        }
+    }
     let Ok(wanted) = fields_with_udf(&fields, function.func.as_ref()) else {
         return Ok(());
     };
@@ -371,25 +404,32 @@ fn call(function: &datafusion::logical_expr::expr::ScalarFunction, schema: &DFSc
         .zip(fields.iter().zip(&wanted))
         .any(is_foreign)
     {
-        let types: Vec<String> = function
-            .args
-            .iter()
-            .zip(&fields)
-            .map(|(argument, field)| match is_untyped(argument) {
-                true => "unknown".to_string(),
-                false => plain_name(field),
-            })
-            .collect();
-        return Err(SqlError::new(
-            SqlState::UndefinedFunction,
-            format!("function {name}({}) does not exist", types.join(", ")),
-        )
-        .with_hint(
-            "No function matches the given name and argument types. You might need to add explicit type casts.",
-        )
-        .into());
+        return Err(no_function(function, &fields).into());
     }
     Ok(())
+}
+
+fn no_function(function: &datafusion::logical_expr::expr::ScalarFunction, fields: &[FieldRef]) -> SqlError {
+    let types: Vec<String> = function
+        .args
+        .iter()
+        .zip(fields)
+        .map(|(argument, field)| match is_untyped(argument) {
+            true => "unknown".to_string(),
+            false => plain_name(field),
+        })
+        .collect();
+    SqlError::new(
+        SqlState::UndefinedFunction,
+        format!(
+            "function {}({}) does not exist",
+            function.func.name(),
+            types.join(", ")
+        ),
+    )
+    .with_hint(
+        "No function matches the given name and argument types. You might need to add explicit type casts.",
+    )
 }
 
 /// A cast that was written.
@@ -422,16 +462,14 @@ fn no_cast(from: &Field, to: &Field) -> SqlError {
     )
 }
 
-/// Whether there is a cast, where one of the types is json, jsonb or uuid, which texts hold here; `None`: neither is.
+/// Whether there is a cast, where one of the types is json, jsonb, uuid or an enum, which texts hold here; `None`: neither is.
 fn of_documents(from: &Field, to: &Field) -> Option<bool> {
-    let special = |field: &Field| {
-        let name = field.metadata().get(ANNOTATION).map(String::as_str);
-        ["json", "jsonb", "uuid"]
-            .into_iter()
-            .find(|known| name == Some(*known))
-    };
+    fn special(field: &Field) -> Option<&str> {
+        let name = field.metadata().get(ANNOTATION).map(String::as_str)?;
+        (matches!(name, "json" | "jsonb" | "uuid") || is_enum(field)).then_some(name)
+    }
     let is_text = |field: &Field| of_type(field.data_type()) == Family::Text && special(field).is_none();
-    let is_document = |name: &str| name != "uuid";
+    let is_document = |name: &str| matches!(name, "json" | "jsonb");
     match (special(from), special(to)) {
         (None, None) => None,
         _ if from.data_type().is_null() => Some(true),

@@ -13,6 +13,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use crate::error::SqlResult;
 use crate::forms::{datetime, number};
 use crate::from_internal;
+use crate::types::enumeration::{as_texts, is_enum};
 use crate::types::interval::intervals;
 use crate::types::zone::Zone;
 use crate::types::{is_any_numeric, stored};
@@ -31,6 +32,10 @@ impl TextColumn {
     /// # Errors
     /// The column is of a type that cannot be converted.
     pub fn new(field: &Field, array: &ArrayRef) -> SqlResult<Self> {
+        let array = &match is_enum(field) {
+            true => as_texts(field, array),
+            false => ArrayRef::clone(array),
+        };
         let mut stored = stored(field);
         // An instant keeps the zone in which it is to be shown.
         if let (DataType::Timestamp(_, Some(_)), DataType::Timestamp(TimeUnit::Microsecond, Some(_))) =

@@ -22,7 +22,8 @@ use arrow::datatypes::{
 
 use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::types::{ANNOTATION, digits, json, length_limit, type_name};
+use crate::types::enumeration::{EnumType, VALUES};
+use crate::types::{ANNOTATION, digits, element, json, jsonpath, length_limit, type_name};
 
 /// The first value of a column that is not an input of its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +113,10 @@ fn with_all_digits(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellE
         DataType::Interval(IntervalUnit::MonthDayNano) => {
             primitive::<IntervalMonthDayNanoType>(texts, interval::interval)
         }
-        DataType::List(item) => array::column(item, texts),
+        DataType::List(item) => {
+            let element = element(field).unwrap_or_else(|| Arc::clone(item));
+            array::column(item, &element, texts)
+        }
         _ => Err(CellError::new(
             0,
             SqlError::unsupported(format!("type {} has no text input", name())),
@@ -159,14 +163,23 @@ fn text_column(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellError
     };
     let convert: Box<Convert> = match annotation.as_str() {
         "uuid" => Box::new(|text| uuid(text).map(Some)),
+        "jsonpath" => Box::new(|text| jsonpath::parse(text).map(|path| Some(path.to_string()))),
         "jsonb" => Box::new(|text| json_normalized(text, "jsonb").map(Some)),
         "json" => Box::new(|text| {
             json_normalized(text, "json")?;
             Ok(None)
         }),
-        _ => match length_limit(field) {
-            Some((name, limit)) => Box::new(move |text| fitted(text, name, limit)),
-            None => return Ok(Arc::new(texts.clone())),
+        _ => match (length_limit(field), EnumType::of(field)) {
+            (_, Some(known)) if !field.metadata().contains_key(VALUES) => {
+                return Err(CellError::new(
+                    0,
+                    SqlError::unsupported(format!("a value of type {} cannot be read here", known.shown()))
+                        .with_hint("Cast it to the type."),
+                ));
+            }
+            (_, Some(known)) => Box::new(move |text| known.read(text).map(|held| Some(held.to_owned()))),
+            (Some((name, limit)), None) => Box::new(move |text| fitted(text, name, limit)),
+            (None, None) => return Ok(Arc::new(texts.clone())),
         },
     };
     let mut out = StringBuilder::with_capacity(texts.len(), texts.value_data().len());

@@ -29,10 +29,15 @@ use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::sequences;
 use crate::session::Session;
-use crate::statement::done;
+use crate::statement::{done, user_type};
 
 /// Executes ALTER.
 pub async fn execute(session: &Arc<Session>, mut alter: AlterRelation) -> SqlResult<Outcome> {
+    if matches!(alter.kind, Kind::Type | Kind::Domain)
+        && !matches!(alter.operations.as_slice(), [AlterOperation::OwnerTo(_)])
+    {
+        return user_type::alter(session, &alter).await;
+    }
     if let [AlterOperation::OwnerTo(role)] = alter.operations.as_slice() {
         return owner::execute(session, &alter, role).await;
     }
@@ -236,8 +241,10 @@ async fn perform(
                 "{tag} .. SET SCHEMA is not supported"
             )));
         }
-        AlterOperation::OwnerTo(_) => {
-            return Err(SqlError::internal("OWNER TO came to where columns are altered"));
+        AlterOperation::OwnerTo(_) | AlterOperation::ChangeEnum(_) => {
+            return Err(SqlError::internal(format!(
+                "{operation} came to where columns are altered"
+            )));
         }
     }
     done(tag)

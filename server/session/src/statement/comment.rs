@@ -81,6 +81,9 @@ fn target(
         CommentObject::View => &[ObjectKind::View],
         CommentObject::MaterializedView => &[ObjectKind::MaterializedView],
         CommentObject::Index => &[ObjectKind::Index],
+        CommentObject::Type | CommentObject::Domain => {
+            return Ok((names::user_type(session, scope, name)?, None));
+        }
         CommentObject::Schema => return Ok((names::schema(scope, &names::last(name))?, None)),
         CommentObject::Database => return Ok((names::database(scope, &names::last(name))?, None)),
         other => {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use millrace_catalog::external::{ExternalTable, Files};
-use millrace_catalog::{Definition, Object, lasting_columns};
+use millrace_catalog::{ColumnDef, Definition, Object, lasting_columns};
 use millrace_database::clock::now_ms;
 use millrace_parser::ast::CreateExternalTable;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types;
+use millrace_postgres::types::enumeration::is_enum;
 use millrace_storage::ObjectKind;
 
 use crate::names;
@@ -40,7 +42,18 @@ pub async fn execute(session: &Arc<Session>, create: CreateExternalTable, text: 
         let state = session.database().statement_state();
         lasting_columns(&files.infer_schema(&state).await?)?
     } else {
-        let columns = columns(&create.columns, &[])?;
+        let columns = columns(session, &create.columns, &[])?;
+        let made = |column: &&ColumnDef| {
+            let element = types::element(&column.field);
+            column.domain.is_some() || is_enum(element.as_deref().unwrap_or(&column.field))
+        };
+        if let Some(column) = columns.iter().find(made) {
+            return Err(SqlError::unsupported(format!(
+                "column \"{}\" of an external table cannot be of a type that CREATE TYPE or CREATE DOMAIN made",
+                column.field.name()
+            ))
+            .with_hint("Make it a text, and cast it in a view."));
+        }
         let is_plain = |column: &millrace_catalog::ColumnDef| {
             column.default.is_none() && column.generated.is_none() && !column.proctime
         };

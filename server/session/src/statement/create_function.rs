@@ -13,12 +13,14 @@ use millrace_catalog::function::FunctionDef;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, Object};
 use millrace_database::clock::now_ms;
+use millrace_functions::sql::named_types;
 use millrace_parser::ast::CreateFunction;
 use millrace_parser::walk::Walk;
 use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types;
+use millrace_postgres::types::named::{qualified, resolved};
 use millrace_storage::ObjectKind;
 
 use crate::names;
@@ -41,13 +43,18 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
         let message = format!("function \"{name}\" is built in");
         return Err(SqlError::new(SqlState::DuplicateObject, message).with_hint("Use another name."));
     }
+    let reader = db.reader(&scope);
+    let mut body = create.body;
+    named_types::qualify(&mut body, &reader)?;
+    let parameters = create.parameters.into_iter().map(|(name, data_type)| {
+        let data_type = qualified(&data_type, &reader)?;
+        Ok((millrace_parser::fold(&name), data_type))
+    });
     let def = FunctionDef {
         is_aggregate: create.is_aggregate,
-        parameters: (create.parameters.into_iter())
-            .map(|(name, data_type)| (millrace_parser::fold(&name), data_type))
-            .collect(),
-        returns: create.returns,
-        body: create.body,
+        parameters: parameters.collect::<SqlResult<_>>()?,
+        returns: qualified(&create.returns, &reader)?,
+        body,
     };
     let before = scope.catalog.function(&scope.database, &schema, &name);
     if let Some(before) = before {
@@ -111,14 +118,14 @@ fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<m
             "a subquery in the body of a function is not supported",
         ));
     }
+    let reader = session.database().reader(scope);
     let fields = def.parameters.iter().map(|(name, data_type)| {
-        let data_type = types::from_sql(data_type)?;
+        let data_type = types::from_sql(&resolved(data_type, &reader)?.data_type)?;
         Ok(data_type.field(name, true))
     });
     let fields = fields.collect::<SqlResult<Vec<Field>>>()?;
     let schema = df(DFSchema::try_from(Schema::new(fields)))?;
-    let reader = session.database().reader(scope);
-    let function = def.inlined()?;
+    let function = def.inlined(&reader)?;
     let bound = df(Binder::new(session.database().state(), &reader).expression(&function.body, &schema))?;
     let (mut has_aggregate, mut has_window, mut has_column) = (false, false, false);
     df(bound.apply(|node| {

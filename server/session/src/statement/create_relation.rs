@@ -21,12 +21,13 @@ use millrace_catalog::temporary;
 use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::rows::RowBuilder;
-use millrace_functions::sql::equality;
+use millrace_functions::sql::{equality, named_types};
 use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, OnCommit, Options};
 use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::names::did_you_mean;
+use millrace_postgres::types::named::resolved;
 use millrace_postgres::types::{self, SqlType};
 use millrace_storage::{ObjectId, ObjectKind};
 
@@ -145,7 +146,7 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
     let (columns, keeping) = match upstream::columns_of(connector.as_ref(), &create.columns)? {
         Some(columns) if keeping == Retention::default() => (columns, Retention::bounded()),
         Some(columns) => (columns, keeping),
-        None => (columns(&create.columns, &[])?, keeping),
+        None => (columns(session, &create.columns, &[])?, keeping),
     };
     let new = New {
         kind: ObjectKind::Stream,
@@ -190,7 +191,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
     }
     let given = std::mem::take(&mut create.include);
     include::include(given, &mut create.columns, &mut create.options)?;
-    without_storage_parameters(session, &mut create.options);
+    keeping::without_storage_parameters(session, &mut create.options);
     let mut options = create.options.clone();
     let keeping = Retention::new(&mut options, ObjectKind::Table)?;
     let connector = ConnectorDef::new(&mut options)?;
@@ -250,7 +251,7 @@ pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) 
         None => {
             let sequences = sequences::taken_from(&mut create.columns)?;
             let key = key_positions(&create.columns, &create.primary_key)?;
-            let columns = columns(&create.columns, &key)?;
+            let columns = columns(session, &create.columns, &key)?;
             for column in key.iter().filter_map(|position| columns.get(*position)) {
                 equality::check_key(&column.field)?;
             }
@@ -426,7 +427,18 @@ pub(super) fn check_expressions(session: &Session, scope: &Scope, relation: &Rel
 }
 
 /// Columns from their definitions. Those of the key are not nullable.
-pub(super) fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlResult<Vec<ColumnDef>> {
+pub(super) fn columns(
+    session: &Session,
+    definitions: &[ColumnDefinition],
+    key: &[usize],
+) -> SqlResult<Vec<ColumnDef>> {
+    let scope = session.scope();
+    let reader = session.database().reader(&scope);
+    // Types are named where expressions are read again.
+    let lasting = |expression: &Option<ast::Expr>| {
+        let mut expression = expression.clone();
+        named_types::qualify(&mut expression, &reader).map(|()| expression)
+    };
     let names: Vec<String> = definitions
         .iter()
         .map(|column| millrace_parser::fold(&column.name))
@@ -443,10 +455,11 @@ pub(super) fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlRes
         .zip(names)
         .enumerate()
         .map(|(position, (definition, name))| {
+            let known = resolved(&definition.data_type, &reader)?;
             let sql_type = if definition.proctime {
                 SqlType::plain(types::timestamptz())
             } else {
-                types::from_sql(&definition.data_type)?
+                types::from_sql(&known.data_type)?
             };
             let nullable = !(definition.not_null || key.contains(&position));
             if definition.identity.is_some() {
@@ -459,9 +472,10 @@ pub(super) fn columns(definitions: &[ColumnDefinition], key: &[usize]) -> SqlRes
             }
             Ok(ColumnDef {
                 field: Arc::new(sql_type.field(name, nullable)),
-                default: definition.default.clone(),
-                generated: definition.generated.clone(),
+                default: lasting(&definition.default)?,
+                generated: lasting(&definition.generated)?,
                 sequence: None,
+                domain: known.domains.first().map(|domain| ObjectId(domain.id)),
                 proctime: definition.proctime,
                 comment: definition.comment.clone(),
                 added: None,
@@ -576,18 +590,4 @@ fn refuse_extras(
         ));
     }
     Ok(())
-}
-
-/// Leaves out parameters that only say how PostgreSQL stores rows, and tells so.
-fn without_storage_parameters(session: &Session, options: &mut Options) {
-    options.0.retain(|option| {
-        let name = option.name.value.to_lowercase();
-        let is_of_storage =
-            name == "fillfactor" || name == "parallel_workers" || name.contains("autovacuum_");
-        if is_of_storage {
-            let message = format!("storage parameter \"{name}\" has no effect in millrace");
-            session.notice(Severity::Notice, message);
-        }
-        !is_of_storage
-    });
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Fields};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
 use millrace_catalog::connector::options::length;
@@ -312,6 +313,24 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOpt
     Ok(found)
 }
 
+/// Refuses columns whose values are rows.
+///
+/// # Errors
+/// 0A000.
+pub(super) fn check_stored(fields: &Fields) -> SqlResult<()> {
+    match fields
+        .iter()
+        .find(|field| matches!(field.data_type(), DataType::Struct(_)))
+    {
+        None => Ok(()),
+        Some(row) => Err(SqlError::unsupported(format!(
+            "column \"{}\" is a row, which is not stored as a value",
+            copies::original(row.name())
+        ))
+        .with_hint("List its columns, or use to_jsonb().")),
+    }
+}
+
 /// The plan of a view that is to be made, and what it names.
 ///
 /// # Errors
@@ -325,6 +344,7 @@ pub(super) fn plan(
     let planned = database.plan_materialized(&scope.catalog, &scope.database, query)?;
     let fields = planned.graph.schema.fields();
     check_columns(fields.iter().map(|field| copies::original(field.name())))?;
+    check_stored(fields)?;
     let depends = planned.query.depends();
     refuse_temporary(scope, &depends)?;
     for id in &depends {

@@ -32,6 +32,8 @@ pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<
         Kind::Function => ("DROP FUNCTION", &[ObjectKind::Function]),
         Kind::Sequence => ("DROP SEQUENCE", &[ObjectKind::Sequence]),
         Kind::Secret => ("DROP SECRET", &[ObjectKind::Secret]),
+        Kind::Type => ("DROP TYPE", &[ObjectKind::Type, ObjectKind::Domain]),
+        Kind::Domain => ("DROP DOMAIN", &[ObjectKind::Domain]),
     };
     let guard = session.ddl().await?;
     let scope = session.scope();
@@ -167,6 +169,7 @@ impl Dropping {
             });
         }
         sequences::check_unused(&scope.catalog, &all)?;
+        check_columns(&scope.catalog, &contained, &all)?;
         let gone: Vec<Arc<Object>> = all
             .iter()
             .filter_map(|id| scope.catalog.object(*id).cloned())
@@ -217,6 +220,31 @@ impl Dropping {
         guard.drop_and_put(&all, changed.into_values().collect()).await?;
         Ok(())
     }
+}
+
+/// Refuses to drop types with columns that are of them: these would go, and not their tables. What goes by itself may be of them.
+fn check_columns(
+    catalog: &CatalogSnapshot,
+    contained: &BTreeSet<ObjectId>,
+    all: &BTreeSet<ObjectId>,
+) -> SqlResult<()> {
+    let gone = || all.iter().filter_map(|id| catalog.object(*id));
+    let types = gone().filter(|object| matches!(object.kind, ObjectKind::Type | ObjectKind::Domain));
+    for of in types {
+        let table = gone()
+            .filter(|object| matches!(object.kind, ObjectKind::Table | ObjectKind::Stream))
+            .filter(|object| !contained.contains(&object.id))
+            .find(|object| object.needs().any(|id| id == of.id));
+        if let Some(table) = table {
+            return Err(SqlError::unsupported(format!(
+                "cannot drop {} with the columns of {} that are of it",
+                of.described(),
+                table.described()
+            ))
+            .with_hint("Drop the columns or the table first."));
+        }
+    }
+    Ok(())
 }
 
 /// A foreign key of a table that stays, which cannot be there without what is dropped.
@@ -347,6 +375,17 @@ fn target(
         }
         Kind::Function => names::function(session, scope, name),
         Kind::Secret => names::secret(session, scope, name),
+        Kind::Type | Kind::Domain => {
+            let object = names::user_type(session, scope, name)?;
+            match wanted.contains(&object.kind) {
+                true => Ok(object),
+                false => Err(SqlError::new(
+                    SqlState::WrongObjectType,
+                    format!("\"{}\" is not a domain", object.name),
+                )
+                .with_hint("Use DROP TYPE to remove it.")),
+            }
+        }
         _ => {
             let object = names::resolve(session, scope, name).map_err(|mut error| {
                 if error.code == SqlState::UndefinedTable && !matches!(kind, Kind::Stream) {

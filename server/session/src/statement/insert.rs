@@ -272,12 +272,9 @@ fn assign(query: &mut ast::Query, relation: &Relation, given: &[usize]) {
     };
     for row in &mut values.rows {
         for (expr, position) in row.content.iter_mut().zip(given) {
-            let name = types::type_name(relation.schema().field(*position));
+            let name = types::sql_name(relation.schema().field(*position));
             let column = relation.schema().field(*position).name();
-            *expr = syntax::call(
-                cast::ASSIGN,
-                vec![expr.clone(), syntax::text(&name), syntax::text(column)],
-            );
+            *expr = syntax::assigned(expr, &name, column);
         }
     }
 }

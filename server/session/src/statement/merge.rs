@@ -170,10 +170,7 @@ fn inserting(relation: &Relation, inserted: &MergeInsertExpr) -> SqlResult<Actio
         .filter(|(_, value)| !insert::is_default(value))
         .map(|(position, value)| {
             let field = relation.schema().field(position);
-            (
-                position,
-                as_column(&value, &types::type_name(field), field.name()),
-            )
+            (position, as_column(&value, &types::sql_name(field), field.name()))
         })
         .unzip();
     insert::check_identity(relation, &given)?;

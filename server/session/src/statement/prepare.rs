@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use arrow::datatypes::FieldRef;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::scalar::ScalarValue;
@@ -116,12 +117,12 @@ pub fn execute<'a>(
         let values = parameters
             .iter()
             .map(|expr| constant(session, expr))
-            .collect::<SqlResult<Vec<ScalarValue>>>()?;
+            .collect::<SqlResult<Vec<_>>>()?;
         let mut typed = vec![];
-        for (value, pg) in values.into_iter().zip(&prepared.param_types) {
+        let types_now = session.types_now(&prepared.param_types);
+        for ((from, value), pg) in values.into_iter().zip(&types_now) {
             typed.push(match types::from_pg(pg) {
                 Some(target) => {
-                    let from = arrow::datatypes::Field::new("parameter", value.data_type(), true);
                     let array = df(value.to_array())?;
                     let array = df(millrace_functions::cast::convert(
                         &from,
@@ -146,8 +147,8 @@ pub fn execute<'a>(
     })
 }
 
-/// The value of an expression without columns.
-fn constant(session: &Session, expr: &Expr) -> SqlResult<ScalarValue> {
+/// The value of an expression without columns, and what is known of its type.
+fn constant(session: &Session, expr: &Expr) -> SqlResult<(FieldRef, ScalarValue)> {
     let mut expr = expr.clone();
     crate::constants::replace(session, &mut expr)?;
     rewrite::expression(&mut expr)?;
@@ -164,10 +165,12 @@ fn constant(session: &Session, expr: &Expr) -> SqlResult<ScalarValue> {
         &options,
     )
     .map_err(millrace_postgres::from_internal::arrow)?;
-    match df(physical.evaluate(&batch))? {
-        ColumnarValue::Scalar(value) => Ok(value),
-        ColumnarValue::Array(array) => df(ScalarValue::try_from_array(&array, 0)),
-    }
+    let field = df(physical.return_field(&batch.schema()))?;
+    let value = match df(physical.evaluate(&batch))? {
+        ColumnarValue::Scalar(value) => value,
+        ColumnarValue::Array(array) => df(ScalarValue::try_from_array(&array, 0))?,
+    };
+    Ok((field, value))
 }
 
 /// DEALLOCATE name, DEALLOCATE ALL.

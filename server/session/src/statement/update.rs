@@ -15,7 +15,7 @@ use millrace_catalog::scope::Scope;
 use millrace_catalog::sequence::Takes;
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
-use millrace_functions::{cast, own, syntax};
+use millrace_functions::{own, syntax};
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
@@ -64,7 +64,7 @@ impl Assigned {
         let mut types = vec![];
         for ((_, value), position) in assignments.into_iter().zip(&columns) {
             let column = &relation.columns[*position];
-            types.push((types::type_name(&column.field), column.field.name().clone()));
+            types.push((types::sql_name(&column.field), column.field.name().clone()));
             let default = matches!(&value, Expr::Identifier(name)
                 if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"));
             let is_always = column
@@ -120,8 +120,7 @@ impl Assigned {
 
 /// A value as a column of this type and name takes it.
 pub(crate) fn as_column(value: &Expr, type_name: &str, column: &str) -> Expr {
-    let arguments = vec![value.clone(), syntax::text(type_name), syntax::text(column)];
-    syntax::call(cast::ASSIGN, arguments)
+    syntax::assigned(value, type_name, column)
 }
 
 /// The error of a value for a column whose values are those of its sequence.

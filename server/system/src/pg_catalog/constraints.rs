@@ -6,8 +6,10 @@ use millrace_catalog::{CatalogSnapshot, CheckDef, Definition, ForeignKeyDef, Obj
 
 use crate::pg_catalog::relations::flag;
 use crate::pg_catalog::table::Row;
+use crate::pg_catalog::types;
 use crate::pg_catalog::{
-    CHECK_OID, CONSTRAINT_OID, FIRST_OID, FOREIGN_KEY_OID, KEY_INDEX_OID, definitions, namespace_oid, oid,
+    CHECK_OID, CONSTRAINT_OID, DOMAIN_CHECK_OID, FIRST_OID, FOREIGN_KEY_OID, KEY_INDEX_OID, definitions,
+    namespace_oid, oid,
 };
 
 /// An index, as `pg_index` has it.
@@ -196,6 +198,14 @@ pub(super) fn pg_constraint(catalog: &CatalogSnapshot, database: &str) -> Vec<Ro
         of_check.insert("conbin", check.expression.to_string());
         rows.push(of_check);
     }
+    for (number, (on, check)) in domain_checks(catalog, database).enumerate() {
+        let number = i64::try_from(number).unwrap_or_default();
+        let mut of_domain = row(DOMAIN_CHECK_OID + number, &check.name, "c", on);
+        of_domain.insert("conrelid", "0".to_owned());
+        of_domain.insert("contypid", oid(on.id).to_string());
+        of_domain.insert("conbin", check.expression.to_string());
+        rows.push(of_domain);
+    }
     let indexes = indexes(catalog, database);
     for (oid_of, on, key) in foreign_keys(catalog, database) {
         let mut of_key = row(oid_of, &key.name, "f", on);
@@ -211,6 +221,15 @@ pub(super) fn pg_constraint(catalog: &CatalogSnapshot, database: &str) -> Vec<Ro
         rows.push(of_key);
     }
     rows
+}
+
+/// The CHECK constraints of domains; the oid of each is [`DOMAIN_CHECK_OID`] and its place.
+pub(crate) fn domain_checks<'a>(
+    catalog: &'a CatalogSnapshot,
+    database: &'a str,
+) -> impl Iterator<Item = (&'a Arc<Object>, &'a CheckDef)> {
+    types::domains(catalog, database)
+        .flat_map(|(object, domain)| domain.checks.iter().map(move |check| (object, check)))
 }
 
 pub(super) fn pg_indexes(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {

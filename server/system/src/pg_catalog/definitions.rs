@@ -10,7 +10,9 @@ use millrace_parser::quote_identifier;
 use millrace_parser::walk::walk_expressions;
 use millrace_storage::ObjectId;
 
-use crate::pg_catalog::{CHECK_OID, CONSTRAINT_OID, FIRST_OID, FOREIGN_KEY_OID, KEY_INDEX_OID, constraints};
+use crate::pg_catalog::{
+    CHECK_OID, CONSTRAINT_OID, DOMAIN_CHECK_OID, FIRST_OID, FOREIGN_KEY_OID, KEY_INDEX_OID, constraints,
+};
 
 /// The object of an oid.
 pub fn object(catalog: &CatalogSnapshot, oid: i64) -> Option<&Arc<Object>> {
@@ -99,13 +101,15 @@ pub fn constraint(
         let (_, table, key) = keys.find(|(known, ..)| *known == oid)?;
         return foreign_key(catalog, table, key, name);
     }
+    if oid >= DOMAIN_CHECK_OID {
+        let place = usize::try_from(oid - DOMAIN_CHECK_OID).ok()?;
+        let (_, check) = constraints::domain_checks(catalog, database).nth(place)?;
+        return Some(check_clause(&check.expression, is_pretty));
+    }
     if oid >= CHECK_OID {
         let mut checks = constraints::checks(catalog, database);
         let (_, _, check) = checks.find(|(known, ..)| *known == oid)?;
-        return Some(match is_pretty {
-            true => format!("CHECK ({})", check.expression),
-            false => format!("CHECK (({}))", check.expression),
-        });
+        return Some(check_clause(&check.expression, is_pretty));
     }
     let object = catalog.object(ObjectId(u64::try_from(oid.checked_sub(CONSTRAINT_OID)?).ok()?))?;
     Some(match &object.definition {
@@ -118,6 +122,13 @@ pub fn constraint(
             columns(object, object.relation()?.key()).join(", ")
         ),
     })
+}
+
+fn check_clause(condition: &Expr, is_pretty: bool) -> String {
+    match is_pretty {
+        true => format!("CHECK ({condition})"),
+        false => format!("CHECK (({condition}))"),
+    }
 }
 
 fn foreign_key(

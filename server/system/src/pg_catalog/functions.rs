@@ -24,6 +24,7 @@ use millrace_storage::ObjectId;
 use postgres_types::{Kind, Type};
 
 use crate::pg_catalog::roles::role_oid;
+use crate::pg_catalog::types as own_types;
 use crate::pg_catalog::{acl, definitions, is_system, privileges, procs, sequences};
 
 /// What names mean to a function.
@@ -176,8 +177,11 @@ const ASKED: &[(&str, Apply)] = &[
     ("pg_get_function_identity_arguments", |seen, args, row| {
         Ok(oid(args, row).map(|oid| procs::arguments(&seen.catalog, oid)))
     }),
-    ("format_type", |_, args, row| {
-        Ok(oid(args, row).map(|oid| type_with_modifier(oid, number(args, 1, row))))
+    ("format_type", |seen, args, row| {
+        Ok(oid(args, row).map(|oid| {
+            own_types::name(&seen.catalog, oid)
+                .unwrap_or_else(|| type_with_modifier(oid, number(args, 1, row)))
+        }))
     }),
     // Expressions are kept as their text.
     ("pg_get_expr", |_, args, row| Ok(text(args, 0, row))),

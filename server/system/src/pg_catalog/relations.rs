@@ -9,11 +9,12 @@ use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{CatalogSnapshot, ColumnDef, Definition, Object};
 use millrace_planner::RelationKind;
 use millrace_postgres::types;
-use millrace_storage::ObjectKind;
+use millrace_storage::{ObjectId, ObjectKind};
 use postgres_types::Type;
 
 use crate::pg_catalog::constraints::{Index, indexes};
 use crate::pg_catalog::table::Row;
+use crate::pg_catalog::types as own_types;
 use crate::pg_catalog::{
     DEFAULT_OID, OWNER, SYSTEM_OID, SystemRelation, constraints, definitions, namespace_oid, oid, roles,
     sequences,
@@ -46,6 +47,7 @@ pub fn rows(
         "pg_matviews" => pg_matviews(catalog, database),
         "pg_indexes" => constraints::pg_indexes(catalog, database),
         "pg_foreign_table" => pg_foreign_table(catalog, database),
+        "pg_enum" => own_types::pg_enum(catalog, database),
         "pg_sequence" => sequences::pg_sequence(catalog, database),
         "pg_foreign_server" => vec![Row::from([
             ("oid", FILES_OID.to_string()),
@@ -107,6 +109,7 @@ fn with_columns<'a>(
             | Definition::Sequence(_)
             | Definition::Role(_)
             | Definition::Secret(_)
+            | Definition::Type(_)
             | Definition::Other => None,
         })
 }
@@ -232,6 +235,8 @@ struct Filled {
     generated: bool,
     /// `pg_attribute.attidentity`.
     identity: &'static str,
+    /// The domain that it is of.
+    domain: Option<ObjectId>,
 }
 
 impl Filled {
@@ -239,6 +244,7 @@ impl Filled {
         Filled {
             default: column.default.is_some() || column.proctime,
             generated: column.generated.is_some(),
+            domain: column.domain,
             identity: match column.sequence.map(|sequence| sequence.takes) {
                 Some(Takes::IdentityAlways) => "a",
                 Some(Takes::IdentityByDefault) => "d",
@@ -249,7 +255,7 @@ impl Filled {
 }
 
 /// The length of a type's values (-1: any), whether they are passed by value, their alignment and their storage.
-fn layout(pg: &Type) -> (i16, bool, &'static str, &'static str) {
+pub(super) fn layout(pg: &Type) -> (i16, bool, &'static str, &'static str) {
     match *pg {
         Type::BOOL | Type::CHAR => (1, true, "c", "p"),
         Type::INT2 => (2, true, "s", "p"),
@@ -259,12 +265,13 @@ fn layout(pg: &Type) -> (i16, bool, &'static str, &'static str) {
         Type::UUID => (16, false, "c", "p"),
         Type::NAME => (64, false, "c", "p"),
         Type::NUMERIC => (-1, false, "i", "m"),
+        _ if matches!(pg.kind(), postgres_types::Kind::Enum(_)) => (4, true, "i", "p"),
         _ => (-1, false, "i", "x"),
     }
 }
 
 /// The collation of a type: the default one of texts, C of names.
-fn collation(pg: &Type) -> i64 {
+pub(super) fn collation(pg: &Type) -> i64 {
     match *pg {
         Type::TEXT | Type::VARCHAR | Type::BPCHAR => 100,
         Type::TEXT_ARRAY | Type::VARCHAR_ARRAY | Type::BPCHAR_ARRAY => 100,
@@ -281,7 +288,10 @@ fn pg_attribute(catalog: &CatalogSnapshot, system: &[SystemRelation], database: 
         rows.push(Row::from([
             ("attrelid", relid.to_string()),
             ("attname", field.name().clone()),
-            ("atttypid", pg.oid().to_string()),
+            (
+                "atttypid",
+                filled.domain.map_or(i64::from(pg.oid()), oid).to_string(),
+            ),
             ("attstattarget", "-1".to_string()),
             ("attlen", length.to_string()),
             ("attnum", number.to_string()),

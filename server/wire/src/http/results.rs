@@ -8,21 +8,28 @@
 //!
 //! CSV and Arrow hold one result: a second statement with rows is an error.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::writer::StreamWriter;
 use bytes::{BufMut, Bytes, BytesMut};
 use millrace_postgres::encode::Column;
 use millrace_postgres::encode::json::put_members;
 use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::types::enumeration::{as_texts, text_field};
 use millrace_postgres::{from_internal, types};
 use millrace_session::Notice;
 use serde_json::json;
 
 use super::error;
 use super::negotiate::ResultFormat;
+
+/// The schema of an Arrow stream, which has texts where an answer has values of an enum.
+fn shown_schema(schema: &Schema) -> Schema {
+    Schema::new(schema.fields().iter().map(text_field).collect::<Vec<_>>())
+}
 
 /// Writes the results of one request.
 pub struct ResultWriter {
@@ -129,7 +136,8 @@ impl ResultWriter {
             }
             Form::Arrow { stream, begun } => {
                 only_one(begun)?;
-                let writer = StreamWriter::try_new(Vec::new(), schema).map_err(from_internal::arrow)?;
+                let writer =
+                    StreamWriter::try_new(Vec::new(), &shown_schema(schema)).map_err(from_internal::arrow)?;
                 *stream = Some(Box::new(writer));
             }
         }
@@ -145,7 +153,12 @@ impl ResultWriter {
             stream: Some(stream), ..
         } = &mut self.form
         {
-            stream.write(batch).map_err(from_internal::arrow)?;
+            let columns = batch.columns().iter().zip(schema.fields());
+            let columns = columns.map(|(values, field)| as_texts(field, values)).collect();
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let shown = RecordBatch::try_new_with_options(Arc::new(shown_schema(schema)), columns, &options);
+            let shown = shown.map_err(from_internal::arrow)?;
+            stream.write(&shown).map_err(from_internal::arrow)?;
             self.out.put_slice(stream.get_ref());
             stream.get_mut().clear();
             return Ok(());
@@ -315,8 +328,6 @@ fn put_csv(text: &[u8], out: &mut BytesMut) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{Int64Array, StringArray};
     use arrow::datatypes::{DataType, Field};
     use arrow::ipc::reader::StreamReader;

@@ -463,7 +463,7 @@ impl Statements {
             let message = format!("the statement has {needed} parameters, but \"params\" has {given}");
             return Err(SqlError::new(SqlState::InvalidParameterValue, message));
         }
-        let types = prepared.param_types.clone();
+        let types = self.session.types_now(&prepared.param_types);
         let decode = move || {
             let values = statement.params.iter().zip(&types).enumerate();
             values

@@ -107,7 +107,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let decode = {
             let statement = Arc::clone(&statement);
             let (values, codes, name) = (bind.parameters, bind.parameter_format_codes, name.clone());
-            move || parameters::decode(&values, &codes, &statement.prepared.param_types, &name)
+            let types = self.session.types_now(&statement.prepared.param_types);
+            move || parameters::decode(&values, &codes, &types, &name)
         };
         let parameters = match bytes <= DECODED_AT_ONCE_BYTES_MAX {
             true => decode()?,

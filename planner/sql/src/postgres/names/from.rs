@@ -4,6 +4,7 @@
 //! an inner or left join, `b.k` for a right one. DataFusion would take whichever column it finds.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -39,6 +40,17 @@ impl Resolver<'_> {
         for tree in from {
             let scope = self.tree(tree, &whole)?;
             whole.items.extend(scope.items);
+        }
+        let mut seen = BTreeSet::new();
+        for relation in whole.relations() {
+            if let [name] = relation.qualifier.as_slice()
+                && !seen.insert(folded(name))
+            {
+                return Err(faulty(
+                    Fault::DuplicateAlias,
+                    format!("table name \"{}\" specified more than once", folded(name)),
+                ));
+            }
         }
         Ok(whole)
     }

@@ -1,11 +1,13 @@
-//! The row of a relation as JSON: `to_jsonb(t)`, `jsonb_agg(t)` and `row_to_json(t)` are of the object that its columns make.
+//! The row of a relation as a value: `SELECT t`; and as JSON: `to_jsonb(t)`, `jsonb_agg(t)` and `row_to_json(t)` are of the object that
+//! its columns make.
 //!
 //! A row that an outer join has put there for none is NULL. It is known by all of its columns being NULL.
 
 use datafusion::error::Result;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
+    AccessExpr, BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Value,
 };
 
 use super::scope::{Found, Relation};
@@ -15,6 +17,9 @@ use crate::template::call;
 
 /// The functions that take rows.
 const MAKERS: [&str; 4] = ["jsonb_of", "to_jsonb", "jsonb_build_object", "jsonb_build_array"];
+
+/// A column of a row: its name and its value.
+type Member = (String, Expr);
 
 impl Resolver<'_> {
     /// Puts objects in the place of rows among the arguments of a function of JSON.
@@ -53,17 +58,52 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// The columns of a relation as an object; `None`: they are not known.
-    fn object(&self, relation: &Relation) -> Option<Expr> {
+    /// `(t).a` of a relation's row: its column; `None`: it is something else.
+    ///
+    /// # Errors
+    /// The name of the relation means several columns.
+    pub(super) fn member_of_row(&self, expr: &Expr) -> Result<Option<Expr>> {
+        let Expr::CompoundFieldAccess { root, access_chain } = expr else {
+            return Ok(None);
+        };
+        let (Expr::Nested(inner), [AccessExpr::Dot(Expr::Identifier(member))]) =
+            (root.as_ref(), access_chain.as_slice())
+        else {
+            return Ok(None);
+        };
+        let Expr::Identifier(name) = inner.as_ref() else {
+            return Ok(None);
+        };
+        for frame in self.frames.iter().rev() {
+            if !matches!(frame.find(name, self)?, Found::Nothing) {
+                return Ok(None);
+            }
+            let mut rows = frame.relations();
+            if let Some(row) = rows.find(|relation| relation.is_called(std::slice::from_ref(name))) {
+                return Ok((!row.is_value).then(|| row.column(member.clone())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The row of a relation as a value of its own; `None`: its columns are not known.
+    pub(super) fn row(&self, relation: &Relation) -> Option<Expr> {
+        let (columns, is_missing) = self.members(relation)?;
+        let row = Expr::Tuple(columns.into_iter().map(|(_, value)| value).collect());
+        Some(match is_missing {
+            Some(condition) => null_if(condition, row),
+            None => row,
+        })
+    }
+
+    /// The columns of a relation with their names, and when its row is one that an outer join has put there; `None`: they are not known.
+    fn members(&self, relation: &Relation) -> Option<(Vec<Member>, Option<Expr>)> {
         let columns = relation.columns(self)?;
         let mut members = vec![];
         let mut is_missing: Option<Expr> = None;
         for column in columns {
             let value = relation.column(ident(column.clone()));
-            members.push(Expr::value(Value::SingleQuotedString(
-                original(column).to_string(),
-            )));
-            members.push(value.clone());
+            members.push((original(column).to_string(), value.clone()));
             let is_null = Expr::IsNull(Box::new(value));
             is_missing = Some(match is_missing {
                 None => is_null,
@@ -74,25 +114,34 @@ impl Resolver<'_> {
                 },
             });
         }
-        let object = call("jsonb_build_object", members);
-        match is_missing {
-            Some(condition) if relation.is_optional => {
-                let case = Expr::Case {
-                    case_token: AttachedToken::empty(),
-                    end_token: AttachedToken::empty(),
-                    operand: None,
-                    conditions: vec![CaseWhen {
-                        condition,
-                        result: Expr::value(Value::Null),
-                    }],
-                    else_result: Some(Box::new(object)),
-                };
-                // A CASE would be a plain text.
-                let name = Expr::value(Value::SingleQuotedString("jsonb".into()));
-                Some(call("pg_cast", vec![case, name]))
-            }
-            _ => Some(object),
-        }
+        Some((members, is_missing.filter(|_| relation.is_optional)))
+    }
+
+    /// The columns of a relation as an object; `None`: they are not known.
+    fn object(&self, relation: &Relation) -> Option<Expr> {
+        let (columns, is_missing) = self.members(relation)?;
+        let name = |name: String| Expr::value(Value::SingleQuotedString(name));
+        let members = columns.into_iter().flat_map(|(key, value)| [name(key), value]);
+        let object = call("jsonb_build_object", members.collect());
+        Some(match is_missing {
+            // A CASE would be a plain text.
+            Some(condition) => call("pg_cast", vec![null_if(condition, object), name("jsonb".into())]),
+            None => object,
+        })
+    }
+}
+
+/// NULL where a condition holds.
+fn null_if(condition: Expr, value: Expr) -> Expr {
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen {
+            condition,
+            result: Expr::value(Value::Null),
+        }],
+        else_result: Some(Box::new(value)),
     }
 }
 

@@ -11,11 +11,11 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::parse::CellError;
 use crate::types::type_name;
 
-/// Converts a column of array texts whose elements are `item`.
+/// Converts a column of array texts whose elements are `item`; `element` is the same with all that is known of it.
 ///
 /// # Errors
 /// The first row that is not an array of that type.
-pub fn column(item: &FieldRef, texts: &StringArray) -> Result<ArrayRef, CellError> {
+pub fn column(item: &FieldRef, element: &Field, texts: &StringArray) -> Result<ArrayRef, CellError> {
     let mut elements: Vec<Option<String>> = vec![];
     let mut lengths = Vec::with_capacity(texts.len());
     let mut row_of_element = vec![];
@@ -27,7 +27,7 @@ pub fn column(item: &FieldRef, texts: &StringArray) -> Result<ArrayRef, CellErro
         }
         lengths.push(elements.len() - before);
     }
-    let values = super::column(item, &StringArray::from(elements)).map_err(|cell| CellError {
+    let values = super::column(element, &StringArray::from(elements)).map_err(|cell| CellError {
         row: row_of_element.get(cell.row).copied().unwrap_or(0),
         error: cell.error,
     })?;
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(dimensions("x"), 1);
         let inner = Arc::new(Field::new_list_field(DataType::Int32, true));
         let item = Arc::new(Field::new_list_field(DataType::List(inner), true));
-        let read = |text: &str| column(&item, &StringArray::from(vec![Some("{}"), Some(text)]));
+        let read = |text: &str| column(&item, &item, &StringArray::from(vec![Some("{}"), Some(text)]));
         assert!(read("{{1,2},{3,4}}").is_ok());
         for text in ["{{1,2},{3}}", "{{}}", "{{1},NULL}", "{1}"] {
             assert_eq!(read(text).unwrap_err().row, 1, "{text}");
@@ -222,11 +222,21 @@ mod tests {
     #[test]
     fn an_error_in_an_element_names_its_row() {
         let item = Arc::new(Field::new("item", DataType::Int32, true));
-        let good = column(&item, &StringArray::from(vec![Some("{1,2}"), None, Some("{}")])).unwrap();
+        let good = column(
+            &item,
+            &item,
+            &StringArray::from(vec![Some("{1,2}"), None, Some("{}")]),
+        )
+        .unwrap();
         let list = good.as_list::<i32>();
         assert_eq!(list.value(0).as_primitive::<Int32Type>().values(), &[1, 2]);
         assert!(list.is_null(1));
-        let error = column(&item, &StringArray::from(vec![Some("{1,2}"), Some("{3,x}")])).unwrap_err();
+        let error = column(
+            &item,
+            &item,
+            &StringArray::from(vec![Some("{1,2}"), Some("{3,x}")]),
+        )
+        .unwrap_err();
         assert_eq!(error.row, 1);
     }
 }

@@ -11,7 +11,7 @@ use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_engine::TableLocks;
-use millrace_functions::sql::rewrite;
+use millrace_functions::sql::{named_types, rewrite};
 use millrace_parser::ast::ColumnDefinition;
 use millrace_parser::walk::walk_expressions_mut;
 use millrace_planner::{Binder, RelationKind};
@@ -30,8 +30,9 @@ pub(super) fn set_default(
     scope: &Scope,
     guard: &DdlGuard<'_>,
     object: &Object,
-    (name, default): (&Ident, Option<ast::Expr>),
+    (name, mut default): (&Ident, Option<ast::Expr>),
 ) -> SqlResult<()> {
+    named_types::qualify(&mut default, &session.database().reader(scope))?;
     let relation = columns_of(object)?;
     let name = millrace_parser::fold(name);
     let position = positions(relation, std::slice::from_ref(&name))?[0];
@@ -179,7 +180,9 @@ pub(super) fn new_column(
                 .with_hint(format!("Compute it in a view over \"{}\".", object.name)),
         );
     }
-    Ok(Some(columns(std::slice::from_ref(definition), &[])?.remove(0)))
+    Ok(Some(
+        columns(session, std::slice::from_ref(definition), &[])?.remove(0),
+    ))
 }
 
 /// What the rows that there are get: the default, as it is now, or NULL.
@@ -197,8 +200,9 @@ fn value_in_old_rows(
             .with_hint("Add the column, and give it the default with ALTER COLUMN .. SET DEFAULT."));
         }
         let mut default = default.clone();
-        rewrite::expression(&mut default)?;
         let reader = session.database().reader(scope);
+        named_types::resolve(&mut default, &reader)?;
+        rewrite::expression(&mut default)?;
         let bound =
             df(Binder::new(session.database().state(), &reader).expression(&default, &DFSchema::empty()))?;
         if bound.is_volatile() {

@@ -14,7 +14,7 @@ use millrace_catalog::sequence::Takes;
 use millrace_catalog::{CheckDef, ColumnDef, Definition, ForeignKeyDef, Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::{RowBuilder, positions};
-use millrace_functions::sql::equality;
+use millrace_functions::sql::{equality, named_types};
 use millrace_functions::{cast, syntax};
 use millrace_parser::ast::DropBehavior;
 use millrace_parser::quote_identifier;
@@ -22,6 +22,7 @@ use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
+use millrace_postgres::types::named::resolved;
 use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::keys::check_distinct;
@@ -255,7 +256,11 @@ impl Altering<'_> {
         let relation = self.relation;
         let old = &relation.columns[position];
         let name = old.field.name().clone();
-        let field = Arc::new(types::from_sql(data_type)?.field(&name, old.field.is_nullable()));
+        let reader = self.session.database().reader(self.scope);
+        let known = resolved(data_type, &reader)?;
+        let mut using = using;
+        named_types::resolve(&mut using, &reader)?;
+        let field = Arc::new(types::from_sql(&known.data_type)?.field(&name, old.field.is_nullable()));
         if old.generated.is_some() && using.is_some() {
             return Err(SqlError::new(
                 SqlState::InvalidColumnDefinition,
@@ -298,15 +303,12 @@ impl Altering<'_> {
         self.check_keys_fit(position, &field, using.is_some())?;
         let mut form = Form::of(relation);
         form.columns[position].field = Arc::clone(&field);
+        form.columns[position].domain = known.domains.first().map(|domain| ObjectId(domain.id));
         if old.generated.is_none() {
             let value = using
                 .clone()
                 .unwrap_or(Expr::Identifier(Ident::with_quote('"', &name)));
-            let arguments = vec![
-                value,
-                syntax::text(&types::type_name(&field)),
-                syntax::text(&name),
-            ];
+            let arguments = vec![value, syntax::text(&types::sql_name(&field)), syntax::text(&name)];
             form.values
                 .insert(position, syntax::call(cast::ASSIGN, arguments));
         }

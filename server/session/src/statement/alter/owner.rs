@@ -11,6 +11,7 @@ use millrace_parser::ast::{AlterRelation, GrantKind, ObjectKind as Kind, RoleNam
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{ObjectId, ObjectKind};
 
+use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
@@ -47,6 +48,12 @@ pub(super) async fn execute(
         Kind::Sequence => ("ALTER SEQUENCE", GrantKind::Sequence, &[ObjectKind::Sequence]),
         Kind::Function => ("ALTER FUNCTION", GrantKind::Function, &[ObjectKind::Function]),
         Kind::Secret => ("ALTER SECRET", GrantKind::Secret, &[ObjectKind::Secret]),
+        Kind::Type => (
+            "ALTER TYPE",
+            GrantKind::Table,
+            &[ObjectKind::Type, ObjectKind::Domain],
+        ),
+        Kind::Domain => ("ALTER DOMAIN", GrantKind::Table, &[ObjectKind::Domain]),
         Kind::Schema => ("ALTER SCHEMA", GrantKind::Schema, &[ObjectKind::Schema]),
         Kind::Database => ("ALTER DATABASE", GrantKind::Database, &[ObjectKind::Database]),
         Kind::Subscription => (
@@ -63,7 +70,11 @@ pub(super) async fn execute(
     };
     let guard = session.ddl().await?;
     let scope = session.scope();
-    let object = match grant::object(session, &scope, kind, &alter.name) {
+    let found = match alter.kind {
+        Kind::Type | Kind::Domain => names::user_type(session, &scope, &alter.name),
+        _ => grant::object(session, &scope, kind, &alter.name),
+    };
+    let object = match found {
         Err(error) if alter.if_exists && error.code == SqlState::UndefinedTable => {
             session.notice(
                 Severity::Notice,

@@ -32,6 +32,7 @@ pub(super) fn late_rows(
         default: None,
         generated: None,
         sequence: None,
+        domain: None,
         proctime: false,
         ..column.clone()
     });

@@ -12,7 +12,7 @@ use millrace_catalog::scope::Scope;
 use millrace_catalog::{CatalogSnapshot, CheckDef, ForeignKeyDef, IndexDef, Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::rows::positions;
-use millrace_functions::sql::{equality, rewrite};
+use millrace_functions::sql::{equality, named_types, rewrite};
 use millrace_parser::quote_identifier;
 use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -109,7 +109,10 @@ impl Constraints {
         let mut taken = names_of(&scope.catalog, relation);
         let mut checks = vec![];
         for (given, expression) in &self.checks {
+            let mut expression = expression.clone();
+            named_types::qualify(&mut expression, &reader)?;
             let mut rewritten = expression.clone();
+            named_types::resolve(&mut rewritten, &reader)?;
             rewrite::expression(&mut rewritten)?;
             let bound = df(Binder::new(session.database().state(), &reader).expression(&rewritten, &schema))?;
             let is_of_rows = |expr: &datafusion::logical_expr::Expr| {

@@ -2,11 +2,13 @@
 
 use millrace_catalog::retention::Retention;
 use millrace_catalog::temporary;
-use millrace_parser::ast::OnCommit;
+use millrace_parser::ast::{OnCommit, Options};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectKind;
 
 use super::New;
+use crate::notice::Severity;
+use crate::session::Session;
 
 /// How the rows of what is made are kept.
 pub(super) fn of(new: &New<'_>, is_temporary: bool) -> SqlResult<Retention> {
@@ -29,4 +31,18 @@ pub(super) fn of(new: &New<'_>, is_temporary: bool) -> SqlResult<Retention> {
         Some(OnCommit::DeleteRows) => temporary::OnCommit::DeleteRows,
         Some(OnCommit::Drop) => temporary::OnCommit::Drop,
     }))
+}
+
+/// Leaves out parameters that only say how PostgreSQL stores rows, and tells so.
+pub(super) fn without_storage_parameters(session: &Session, options: &mut Options) {
+    options.0.retain(|option| {
+        let name = option.name.value.to_lowercase();
+        let is_of_storage =
+            name == "fillfactor" || name == "parallel_workers" || name.contains("autovacuum_");
+        if is_of_storage {
+            let message = format!("storage parameter \"{name}\" has no effect in millrace");
+            session.notice(Severity::Notice, message);
+        }
+        !is_of_storage
+    });
 }

@@ -19,6 +19,7 @@ use crate::names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{Providers, schema_of};
 use crate::session::Session;
+use crate::statement::create_view::check_stored;
 use crate::statement::{done, select};
 
 pub(super) async fn table_as(
@@ -52,6 +53,7 @@ pub(super) async fn table_as(
         })
         .collect();
     check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
+    check_stored(&columns.iter().map(|column| Arc::clone(&column.field)).collect())?;
     let positions: Vec<usize> = (0..columns.len()).collect();
     let new = New {
         kind: ObjectKind::Table,

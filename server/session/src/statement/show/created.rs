@@ -24,6 +24,7 @@ pub(super) fn object(
     let object = match reference.kind {
         Kind::Secret => return names::secret(session, scope, name),
         Kind::Function => return names::function(session, scope, name),
+        Kind::Type | Kind::Domain => return names::user_type(session, scope, name),
         Kind::Schema => return names::schema(scope, &names::last(name)),
         Kind::Database => return names::database(scope, &names::last(name)),
         _ => names::resolve(session, scope, name)?,
@@ -37,7 +38,7 @@ pub(super) fn object(
         Kind::Index => object.kind == ObjectKind::Index,
         Kind::Sequence => object.kind == ObjectKind::Sequence,
         Kind::Subscription => object.kind == ObjectKind::Subscription,
-        Kind::Secret | Kind::Function | Kind::Schema | Kind::Database => true,
+        Kind::Secret | Kind::Function | Kind::Schema | Kind::Database | Kind::Type | Kind::Domain => true,
     };
     if is_it {
         return Ok(object);

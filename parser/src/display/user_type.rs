@@ -1,0 +1,54 @@
+//! Statements about types as text.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::when;
+use crate::ast::{CreateDomain, CreateEnum, EnumChange};
+use crate::identifier::quote_literal;
+
+impl Display for CreateEnum {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let labels: Vec<String> = self.labels.iter().map(|label| quote_literal(label)).collect();
+        write!(f, "CREATE TYPE {} AS ENUM ({})", self.name, labels.join(", "))
+    }
+}
+
+impl Display for CreateDomain {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "CREATE DOMAIN {} AS {}", self.name, self.data_type)?;
+        if let Some(default) = &self.default {
+            write!(f, " DEFAULT {default}")?;
+        }
+        f.write_str(when(self.not_null, " NOT NULL"))?;
+        for (name, check) in &self.checks {
+            if let Some(name) = name {
+                write!(f, " CONSTRAINT {name}")?;
+            }
+            write!(f, " CHECK ({check})")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for EnumChange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            EnumChange::Add {
+                if_not_exists,
+                label,
+                beside,
+            } => {
+                let exists = when(*if_not_exists, "IF NOT EXISTS ");
+                write!(f, "ADD VALUE {exists}{}", quote_literal(label))?;
+                match beside {
+                    Some((other, true)) => write!(f, " BEFORE {}", quote_literal(other)),
+                    Some((other, false)) => write!(f, " AFTER {}", quote_literal(other)),
+                    None => Ok(()),
+                }
+            }
+            EnumChange::Rename { from, to } => {
+                write!(f, "RENAME VALUE {} TO {}", quote_literal(from), quote_literal(to))
+            }
+        }
+    }
+}
