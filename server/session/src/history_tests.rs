@@ -139,10 +139,9 @@ async fn what_is_not_in_a_history_is_refused() {
     assert_eq!(error.message, "materialized view bare has no history");
     let error = f.error("SELECT * FROM t AS OF 5").await;
     assert_eq!(error.message, "table t has no history");
-    assert_eq!(
-        f.error("SELECT * FROM sums AS OF 5").await.code,
-        SqlState::SnapshotTooOld
-    );
+    let error = f.error("SELECT * FROM sums AS OF 5").await;
+    assert_eq!(error.code, SqlState::SnapshotTooOld);
+    assert_eq!(error.message, "materialized view sums has no history back to 5");
     for wrong in ["'soon'", "begin()", "now() + interval '1 hour'", "-1"] {
         let error = f
             .error(&format!("SELECT * FROM sums FOR SYSTEM_TIME AS OF {wrong}"))

@@ -57,7 +57,11 @@ pub(crate) async fn resolve(
         let found = session
             .database()
             .rows_as_of(&history, epoch, after.as_ref())
-            .await?;
+            .await
+            .map_err(|error| match error.code {
+                SqlState::SnapshotTooOld => not_back_to(&object, &history, &wanted.time),
+                _ => error,
+            })?;
         let relation = object.relation().ok_or_else(|| no_history(&object))?;
         let schema = Arc::clone(relation.schema());
         let batches = found.batches.iter();
@@ -82,6 +86,17 @@ fn no_history(object: &Object) -> SqlError {
         format!("{} has no history", object.described()),
     )
     .with_hint("Only a materialized view that was created WITH (history = '1 hour') can be read as it was.")
+}
+
+fn not_back_to(object: &Object, history: &Object, time: &ast::Expr) -> SqlError {
+    SqlError::new(
+        SqlState::SnapshotTooOld,
+        format!("{} has no history back to {time}", object.described()),
+    )
+    .with_hint(format!(
+        "SELECT oldest_epoch FROM mr_catalog.subscriptions WHERE name = '{}' tells how far it goes back.",
+        history.name
+    ))
 }
 
 /// Takes the times out of a statement; `renames`: the relations stand under other names from now on.

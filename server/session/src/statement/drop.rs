@@ -466,9 +466,10 @@ pub(crate) fn dependents_of(object: &Arc<Object>, catalog: &CatalogSnapshot) -> 
     let mut next = vec![Arc::clone(object)];
     while let Some(on) = next.pop() {
         for dependent in catalog.dependents(&BTreeSet::from([on.id])) {
-            if matches!(dependent.kind, ObjectKind::Index | ObjectKind::Sequence)
-                || !seen.insert(dependent.id)
-            {
+            // What goes with it anyway is not told.
+            let is_part = matches!(dependent.kind, ObjectKind::Index | ObjectKind::Sequence)
+                || matches!(&dependent.definition, Definition::Sink(def) if def.is_history_of(on.id));
+            if is_part || !seen.insert(dependent.id) {
                 continue;
             }
             lines.push(format!("{} depends on {}", dependent.described(), on.described()));
