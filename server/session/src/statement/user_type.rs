@@ -10,7 +10,7 @@ use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident};
 use millrace_catalog::scope::Scope;
 use millrace_catalog::user_type::{DomainDef, TypeDef, type_oid};
-use millrace_catalog::{CheckDef, Definition, Object, Reader};
+use millrace_catalog::{CatalogSnapshot, CheckDef, Definition, Object, Reader};
 use millrace_database::clock::now_ms;
 use millrace_functions::sql::{named_types, rewrite};
 use millrace_parser::ast::{
@@ -191,6 +191,24 @@ fn check_condition(session: &Session, reader: &Reader<'_>, check: &Expr, field: 
     Ok(())
 }
 
+/// A materialized view whose query names the type itself, and not only columns of it; by views, functions or domains, too.
+fn view_with_casts(catalog: &CatalogSnapshot, of_type: ObjectId) -> Option<Arc<Object>> {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![of_type]);
+    while let Some(named) = next.pop() {
+        for by in catalog.dependents(&BTreeSet::from([named])) {
+            if !by.depends.contains(&named) || !seen.insert(by.id) {
+                continue;
+            }
+            match by.kind {
+                ObjectKind::MaterializedView => return Some(Arc::clone(by)),
+                ObjectKind::View | ObjectKind::Function | ObjectKind::Domain => next.push(by.id),
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
 /// Executes ALTER TYPE and ALTER DOMAIN, but for their owner.
 pub async fn alter(session: &Arc<Session>, alter: &AlterRelation) -> SqlResult<Outcome> {
     let kind = if alter.kind == Kind::Domain {
@@ -230,6 +248,14 @@ pub async fn alter(session: &Arc<Session>, alter: &AlterRelation) -> SqlResult<O
                 let message = format!("enum label \"{label}\" already exists, skipping");
                 session.notice(Severity::Notice, message);
                 return done("ALTER TYPE");
+            }
+            if let Some(view) = view_with_casts(&catalog, object.id) {
+                return Err(SqlError::unsupported(format!(
+                    "a value cannot be added to type {} while {} casts to the type",
+                    known.shown(),
+                    view.described()
+                ))
+                .with_hint("Rows that it has seen would be other rows then. Drop it, add the value, and create it again."));
             }
             let place = match beside {
                 None => Place::Last,
