@@ -30,7 +30,7 @@ pub mod partial_aggregate;
 pub(crate) mod partial_state;
 pub mod policy;
 pub mod project;
-mod readable;
+pub mod readable;
 pub mod recompute;
 pub mod recursion;
 pub mod session;

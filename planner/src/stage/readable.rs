@@ -3,6 +3,21 @@
 use arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::Aggregate;
 
+/// Functions of ours that are operators to who writes them.
+pub const OPERATORS: [(&str, &str); 11] = [
+    ("int_add", "+"),
+    ("int_subtract", "-"),
+    ("int_multiply", "*"),
+    ("float_add", "+"),
+    ("float_subtract", "-"),
+    ("float_multiply", "*"),
+    ("interval_multiply", "*"),
+    ("divide", "/"),
+    ("interval_divide", "/"),
+    ("jsonb_get", "->"),
+    ("jsonb_get_text", "->>"),
+];
+
 /// These columns of a schema.
 pub(super) fn readable_names(schema: &SchemaRef, columns: impl Iterator<Item = usize>) -> String {
     let names: Vec<String> = columns
@@ -29,18 +44,27 @@ pub(super) fn readable(name: &str) -> String {
         let cast = format!("{}::{}", &name[inside..comma], &name[of_type..end]);
         name.replace_range(start..end + 3, &cast);
     }
-    for (call, sign) in [("int_add(", '+'), ("int_subtract(", '-'), ("int_multiply(", '*')] {
-        while let Some(start) = name.rfind(call) {
+    for (function, sign) in OPERATORS {
+        let call = format!("{function}(");
+        while let Some(start) = last_call(&name, &call) {
             let inside = start + call.len();
             let Some((comma, end)) = two_arguments(&name[inside..]) else {
                 break;
             };
             let (left, right) = name[inside..inside + end].split_at(comma);
-            let sum = format!("({left} {sign} {})", &right[1..]);
-            name.replace_range(start..=inside + end, &sum);
+            let operation = format!("({left} {sign} {})", &right[1..]);
+            name.replace_range(start..=inside + end, &operation);
         }
     }
     plain_literals(name)
+}
+
+/// Where a function is called last: its name, and not the end of another one's.
+fn last_call(text: &str, call: &str) -> Option<usize> {
+    let is_in_name =
+        |before: &str| before.ends_with(|last: char| last.is_ascii_alphanumeric() || last == '_');
+    let mut places = text.rmatch_indices(call).map(|(at, _)| at);
+    places.find(|at| !is_in_name(&text[..*at]))
 }
 
 /// Where the comma between two arguments is, and the parenthesis behind them.
@@ -97,6 +121,11 @@ mod tests {
             "f(t.a::text::integer)"
         );
         assert_eq!(readable("t.k"), "t.k");
+        assert_eq!(
+            readable("divide(t.a,interval_divide(t.b,Int64(2)))"),
+            "(t.a / (t.b / 2))"
+        );
+        assert_eq!(readable("my_divide(t.a,t.b)"), "my_divide(t.a,t.b)");
         assert_eq!(readable("int_subtract(x.n,Int64(1)) / Int64(3)"), "(x.n - 1) / 3");
         assert_eq!(
             readable("int_add(int_multiply(a.b,f(a.c,Int64(2))),int_subtract(a.d,int_subtract(a.e,a.f)))"),

@@ -6,21 +6,7 @@ use datafusion::common::ScalarValue;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, IsNotNullExpr, IsNullExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
-
-/// Functions that are operators to who writes them.
-const OPERATORS: [(&str, &str); 11] = [
-    ("int_add", "+"),
-    ("int_subtract", "-"),
-    ("int_multiply", "*"),
-    ("float_add", "+"),
-    ("float_subtract", "-"),
-    ("float_multiply", "*"),
-    ("interval_multiply", "*"),
-    ("divide", "/"),
-    ("interval_divide", "/"),
-    ("jsonb_get", "->"),
-    ("jsonb_get_text", "->>"),
-];
+use millrace_planner::stage::readable::OPERATORS;
 
 /// What of a function's name is ours: the function without it is the one that was written.
 const AROUND_NAMES: (&str, &str) = ("pg_", "_by_pattern");
