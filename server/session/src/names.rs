@@ -11,6 +11,7 @@ use millrace_catalog::scope::Scope;
 use millrace_catalog::temporary::{OWN_SCHEMA, schema_of};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
+use crate::notice::Severity;
 use crate::session::Session;
 
 /// The parts of a name, folded.
@@ -150,6 +151,16 @@ pub fn secret(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResult<
         )
         .with_hint_opt(millrace_postgres::names::did_you_mean(secret, known))
     })
+}
+
+/// Whether there is a relation of this name, so that CREATE .. IF NOT EXISTS has nothing to do. The client is told so.
+pub fn is_there(session: &Session, scope: &Scope, schema: &str, name: &str) -> bool {
+    let is_there = scope.catalog.relation(&scope.database, schema, name).is_some();
+    if is_there {
+        let message = format!("relation \"{name}\" already exists, skipping");
+        session.notice(Severity::Notice, message);
+    }
+    is_there
 }
 
 /// The schema and the name of an object that is to be made.

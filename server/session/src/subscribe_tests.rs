@@ -31,7 +31,8 @@ async fn sorted(session: &Arc<Session>, cursor: &str, count: usize) -> Vec<Strin
     rows
 }
 
-async fn sales() -> Fixture {
+/// Orders, and a view of what each customer has ordered.
+pub(crate) async fn sales() -> Fixture {
     let f = Fixture::new().await;
     f.ok("CREATE TABLE orders (id INT PRIMARY KEY, who TEXT, amount INT)")
         .await;

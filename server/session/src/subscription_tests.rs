@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millrace_postgres::error::SqlState;
 
 use crate::session::Session;
+use crate::subscribe_tests;
 use crate::tests::{Fixture, run};
 
 /// A row that was told: its epoch, and the rest.
@@ -32,13 +33,7 @@ fn rests(told: &[Told]) -> Vec<&str> {
 }
 
 async fn sales() -> Fixture {
-    let f = Fixture::new().await;
-    f.ok("CREATE TABLE orders (id INT PRIMARY KEY, who TEXT, amount INT)")
-        .await;
-    f.ok("CREATE MATERIALIZED VIEW totals AS SELECT who, sum(amount) AS total FROM orders GROUP BY who")
-        .await;
-    f.ok("INSERT INTO orders VALUES (1, 'ann', 10), (2, 'bob', 20)")
-        .await;
+    let f = subscribe_tests::sales().await;
     f.ok("CREATE SUBSCRIPTION s FROM totals WITH (retention = '1 hour')")
         .await;
     f

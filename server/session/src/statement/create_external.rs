@@ -13,7 +13,6 @@ use millrace_postgres::types::enumeration::is_enum;
 use millrace_storage::ObjectKind;
 
 use crate::names;
-use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::statement::create_relation::{check_columns, columns};
@@ -74,16 +73,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateExternalTable, text: 
     let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema_name, name) = names::new_name(session, &scope, &create.name)?;
-    if create.if_not_exists
-        && scope
-            .catalog
-            .relation(&scope.database, &schema_name, &name)
-            .is_some()
-    {
-        session.notice(
-            Severity::Notice,
-            format!("relation \"{name}\" already exists, skipping"),
-        );
+    if create.if_not_exists && names::is_there(session, &scope, &schema_name, &name) {
         return done("CREATE EXTERNAL TABLE");
     }
     guard.check_free(&scope.database, &schema_name, &name)?;

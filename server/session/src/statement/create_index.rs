@@ -17,7 +17,6 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectKind;
 
 use crate::names;
-use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::query::Providers;
 use crate::session::Session;
@@ -88,16 +87,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
             names::free(&format!("{}_{}_idx", on.name, columns.join("_")), is_taken)
         }
     };
-    if create.if_not_exists
-        && scope
-            .catalog
-            .relation(&scope.database, &on.schema, &name)
-            .is_some()
-    {
-        session.notice(
-            Severity::Notice,
-            format!("relation \"{name}\" already exists, skipping"),
-        );
+    if create.if_not_exists && names::is_there(session, &scope, &on.schema, &name) {
         return done("CREATE INDEX");
     }
     guard.check_free(&scope.database, &on.schema, &name)?;

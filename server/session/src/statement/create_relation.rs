@@ -301,11 +301,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     let (schema, name, is_temporary) = names::new_table_name(session, &scope, new.name, new.temporary)?;
     secret::check_there(&scope, &new.secrets)?;
     let keeping = keeping::of(&new, is_temporary)?;
-    if new.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
-        session.notice(
-            Severity::Notice,
-            format!("relation \"{name}\" already exists, skipping"),
-        );
+    if new.if_not_exists && names::is_there(session, &scope, &schema, &name) {
         return Ok(None);
     }
     guard.check_free(&scope.database, &schema, &name)?;

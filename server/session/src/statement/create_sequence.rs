@@ -11,7 +11,6 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::names;
-use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::statement::done;
@@ -32,9 +31,7 @@ pub async fn execute(session: &Arc<Session>, new: NewSequence, text: &str) -> Sq
     let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &new.name)?;
-    if new.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
-        let message = format!("relation \"{name}\" already exists, skipping");
-        session.notice(Severity::Notice, message);
+    if new.if_not_exists && names::is_there(session, &scope, &schema, &name) {
         return done("CREATE SEQUENCE");
     }
     guard.check_free(&scope.database, &schema, &name)?;

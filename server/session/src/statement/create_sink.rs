@@ -19,7 +19,6 @@ use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::constants::lasting_search_path;
 use crate::names;
-use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::query::view_flow;
 use crate::session::Session;
@@ -42,11 +41,7 @@ pub async fn execute(session: &Arc<Session>, mut create: CreateSink, text: &str)
     let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &create.name)?;
-    if create.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
-        session.notice(
-            Severity::Notice,
-            format!("relation \"{name}\" already exists, skipping"),
-        );
+    if create.if_not_exists && names::is_there(session, &scope, &schema, &name) {
         return done("CREATE SINK");
     }
     guard.check_free(&scope.database, &schema, &name)?;

@@ -25,11 +25,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSubscription, text: &
     let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = names::new_name(session, &scope, &create.name)?;
-    if create.if_not_exists && scope.catalog.relation(&scope.database, &schema, &name).is_some() {
-        session.notice(
-            Severity::Notice,
-            format!("relation \"{name}\" already exists, skipping"),
-        );
+    if create.if_not_exists && names::is_there(session, &scope, &schema, &name) {
         return done(TAG);
     }
     guard.check_free(&scope.database, &schema, &name)?;
