@@ -1,5 +1,6 @@
 //! What the tests beside a real server of somebody else share: a list of tests over one server, and asking until an answer comes.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -7,9 +8,10 @@ use std::time::{Duration, Instant};
 use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 use tokio_postgres::Client;
 
-use crate::{Failure, rows, run};
+use crate::{Failure, connect, rows, run};
 
 /// How long an answer may take to come.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -108,6 +110,25 @@ pub async fn write_before_a_kill(
     }
     tokio::time::sleep(Duration::from_millis(random.random_range(1..300))).await;
     Ok(())
+}
+
+/// Runs statements, of which each is made when the one before is answered, until it is told to end (no address), and connects again when
+/// the server goes away. What is not acknowledged may be there: the server itself says what is.
+pub async fn write_until_told(
+    mut address: watch::Receiver<Option<SocketAddr>>,
+    mut statement: impl FnMut() -> String,
+) {
+    loop {
+        let Some(server) = *address.borrow_and_update() else {
+            return;
+        };
+        if let Ok(client) = connect(server).await {
+            while run(&client, &statement()).await.is_ok() && address.borrow().is_some() {}
+        }
+        if address.borrow().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 /// Rows as a line: cells with spaces between, rows with commas.

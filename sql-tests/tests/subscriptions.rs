@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use millrace_sql_tests::crash::{Process, serve_if_child};
-use millrace_sql_tests::outside::{Suite, line, rounds, until};
+use millrace_sql_tests::outside::{Suite, line, rounds, until, write_until_told};
 use millrace_sql_tests::{Failure, connect, rows, run, seed};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -324,39 +324,27 @@ async fn server_says(client: &tokio_postgres::Client, readers: &[Arc<Reader>; 3]
 }
 
 /// Moves money and appends rows until it is told to end. What is not acknowledged may be there: the server itself says what is.
-async fn write(mut address: watch::Receiver<Option<SocketAddr>>, seed: u64) {
+async fn write(address: watch::Receiver<Option<SocketAddr>>, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut number = 0_i64;
-    loop {
-        let Some(server) = *address.borrow_and_update() else {
-            return;
-        };
-        if let Ok(client) = connect(server).await {
-            loop {
-                number += 1;
-                let statement = match random.random_range(0..8) {
-                    0..2 => {
-                        format!("INSERT INTO s SELECT {number} * 100 + i FROM generate_series(0, 19) AS g(i)")
-                    }
-                    2 => "UPDATE accounts SET v = 1000".to_owned(),
-                    _ => {
-                        let from = random.random_range(0..ACCOUNTS);
-                        let to = (from + random.random_range(1..ACCOUNTS)) % ACCOUNTS;
-                        let amount = random.random_range(1..100);
-                        format!(
-                            "UPDATE accounts SET v = v + CASE id WHEN {to} THEN {amount} ELSE -{amount} END WHERE id IN ({from}, {to})"
-                        )
-                    }
-                };
-                if run(&client, &statement).await.is_err() || address.borrow().is_none() {
-                    break;
-                }
+    let statement = move || {
+        number += 1;
+        match random.random_range(0..8) {
+            0..2 => {
+                format!("INSERT INTO s SELECT {number} * 100 + i FROM generate_series(0, 19) AS g(i)")
+            }
+            2 => "UPDATE accounts SET v = 1000".to_owned(),
+            _ => {
+                let from = random.random_range(0..ACCOUNTS);
+                let to = (from + random.random_range(1..ACCOUNTS)) % ACCOUNTS;
+                let amount = random.random_range(1..100);
+                format!(
+                    "UPDATE accounts SET v = v + CASE id WHEN {to} THEN {amount} ELSE -{amount} END WHERE id IN ({from}, {to})"
+                )
             }
         }
-        if address.borrow().is_some() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
+    };
+    write_until_told(address, statement).await;
 }
 
 /// A server that was restored has not what was told since the backup: whoever was further is told so.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_sql_tests::crash::Process;
 use millrace_sql_tests::kafka::{Broker, Written, create_topic};
-use millrace_sql_tests::outside::{rounds, until};
+use millrace_sql_tests::outside::{rounds, until, write_until_told};
 use millrace_sql_tests::{Failure, connect, rows, run, seed};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -97,39 +97,27 @@ pub async fn kills(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
 }
 
 /// Changes rows until it is told to end. What is not acknowledged may be there: the server itself says what is.
-async fn write(mut address: watch::Receiver<Option<SocketAddr>>, seed: u64) {
+async fn write(address: watch::Receiver<Option<SocketAddr>>, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut number = 0_u64;
-    loop {
-        let Some(server) = *address.borrow_and_update() else {
-            return;
-        };
-        if let Ok(client) = connect(server).await {
-            loop {
-                number += 1;
-                let statement = match random.random_range(0..10) {
-                    0 => format!("DELETE FROM t WHERE id % 17 = {}", random.random_range(0..17)),
-                    1..4 => {
-                        format!("INSERT INTO s SELECT {number} * 100 + i FROM generate_series(0, 19) AS g(i)")
-                    }
-                    _ => {
-                        let first = random.random_range(0..KEYS);
-                        format!(
-                            "INSERT INTO t SELECT i, {number}, repeat('x', 200) FROM generate_series({first}, {}) AS g(i) \
-                             ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v",
-                            first + 30
-                        )
-                    }
-                };
-                if run(&client, &statement).await.is_err() || address.borrow().is_none() {
-                    break;
-                }
+    let statement = move || {
+        number += 1;
+        match random.random_range(0..10) {
+            0 => format!("DELETE FROM t WHERE id % 17 = {}", random.random_range(0..17)),
+            1..4 => {
+                format!("INSERT INTO s SELECT {number} * 100 + i FROM generate_series(0, 19) AS g(i)")
+            }
+            _ => {
+                let first = random.random_range(0..KEYS);
+                format!(
+                    "INSERT INTO t SELECT i, {number}, repeat('x', 200) FROM generate_series({first}, {}) AS g(i) \
+                     ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v",
+                    first + 30
+                )
             }
         }
-        if address.borrow().is_some() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
+    };
+    write_until_told(address, statement).await;
 }
 
 /// Each row of the stream is there once.
