@@ -90,7 +90,7 @@ impl Queries {
         partition_rows: usize,
     ) -> Result<Arc<Queries>> {
         Ok(Arc::new(Queries {
-            statements: CpuScheduler::start_interactive(machine.cores, Some(machine.io.clone()))?,
+            statements: CpuScheduler::start_without_streams(machine.cores, Some(machine.io.clone()))?,
             machine: Arc::clone(machine),
             workers: Arc::clone(workers),
             partition_rows,
@@ -139,10 +139,11 @@ impl Queries {
     /// cancels it: at once if it waits, else at its next suspension point.
     pub fn run_statement<T: Send + 'static>(
         &self,
+        class: QueryClass,
         tenant: Tenant,
         work: impl Future<Output = T> + Send + 'static,
     ) -> CpuTask<T> {
-        let record = TaskRecord::new(Work::keeping(QueryClass::Interactive, tenant), None);
+        let record = TaskRecord::new(Work::keeping(class, tenant), None);
         self.statements
             .spawn_recorded(Arc::new(record), |_| work.map(Ok).boxed())
     }

@@ -185,39 +185,32 @@ impl CpuScheduler {
     /// # Errors
     /// The operating system refuses a thread.
     pub fn start(slots: usize, io: Option<tokio::runtime::Handle>) -> Result<CpuScheduler> {
-        Self::start_lanes(slots, io, None)
+        Self::start_lanes(slots, io, &Lane::ALL)
     }
 
-    /// One whose tasks are all of one class and stay it: statements, which are to be planned and handed on however busy the
-    /// slots of the workers are. What they read and change is done by tasks of those.
+    /// One without streams: for statements, which are to be planned and handed on however busy the slots of the workers are.
+    /// What they read and change is done by tasks of those.
     ///
     /// # Errors
     /// As [`CpuScheduler::start`].
-    pub fn start_interactive(slots: usize, io: Option<tokio::runtime::Handle>) -> Result<CpuScheduler> {
-        Self::start_lanes(slots, io, Some(Lane::Interactive))
+    pub fn start_without_streams(slots: usize, io: Option<tokio::runtime::Handle>) -> Result<CpuScheduler> {
+        Self::start_lanes(slots, io, &[Lane::Interactive, Lane::Batch, Lane::Idle])
     }
 
-    fn start_lanes(
-        slots: usize,
-        io: Option<tokio::runtime::Handle>,
-        only: Option<Lane>,
-    ) -> Result<CpuScheduler> {
+    fn start_lanes(slots: usize, io: Option<tokio::runtime::Handle>, lanes: &[Lane]) -> Result<CpuScheduler> {
         let slots = slots.max(1);
         let refused =
             |error: std::io::Error| ResourceError::Internal(format!("cannot start a cpu slot: {error}"));
-        let shared = Arc::new(Shared::new(slots, only));
+        let shared = Arc::new(Shared::new(slots, lanes.contains(&Lane::Stream)));
         let threads = Arc::new(Threads {
             shared: Arc::clone(&shared),
             io,
             handles: Mutex::default(),
             next: AtomicUsize::new(0),
         });
-        for lane in Lane::ALL
-            .into_iter()
-            .filter(|lane| only.is_none_or(|only| only == *lane))
-        {
+        for lane in lanes {
             for _ in 0..slots {
-                threads.start(lane).map_err(refused)?;
+                threads.start(*lane).map_err(refused)?;
             }
         }
         let watched = Arc::clone(&threads);

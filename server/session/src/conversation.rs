@@ -13,6 +13,7 @@ use millrace_parser::Parsed;
 use millrace_parser::ast::{Statement, Subscribe};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
+use millrace_schedule::cpu::QueryClass;
 use postgres_types::Type;
 
 use crate::copy_in::{self, CopyIn, IngestFormat};
@@ -38,10 +39,8 @@ impl Session {
         }
         let sql = sql.to_owned();
         let running = self.begin_statement();
-        self.run_statement(&running, async move {
-            millrace_parser::parse(&sql).map_err(from_internal::parse)
-        })
-        .await
+        let parse = async move { millrace_parser::parse(&sql).map_err(from_internal::parse) };
+        self.run_statement(&running, self.planning_class(), parse).await
     }
 
     /// Finds out the parameters and columns of a statement; `None` is the empty statement.
@@ -55,9 +54,8 @@ impl Session {
     ) -> SqlResult<Arc<Prepared>> {
         let (session, types) = (Arc::clone(self), types.to_vec());
         let running = self.begin_statement();
-        let prepared = self
-            .run_statement(&running, async move { session.make_prepared(parsed, &types) })
-            .await;
+        let prepare = async move { session.make_prepared(parsed, &types) };
+        let prepared = self.run_statement(&running, self.planning_class(), prepare).await;
         if prepared.is_err() {
             self.fail_transaction();
         }
@@ -134,7 +132,9 @@ impl Session {
         *self.activity.lock() = Some(Activity::begun(subscribe.to_string()));
         let session = Arc::clone(self);
         let begin = async move { statement::subscribe::follow(&session, &subscribe, resume).await };
-        let following = self.run_statement(&running, begin).await?;
+        let following = self
+            .run_statement(&running, QueryClass::Interactive, begin)
+            .await?;
         Ok((following, running))
     }
 
@@ -206,14 +206,18 @@ impl Session {
             let work = self.execute_within(parsed, param_types, &params, running.clone());
             self.run_here(&running, work).await
         } else {
-            let (session, parsed, its_own) = (Arc::clone(self), Arc::clone(parsed), running.clone());
+            let (session, statement, its_own) = (Arc::clone(self), Arc::clone(parsed), running.clone());
             let param_types = param_types.to_vec();
             let work = async move {
                 session
-                    .execute_within(&parsed, &param_types, &params, its_own)
+                    .execute_within(&statement, &param_types, &params, its_own)
                     .await
             };
-            self.run_statement(&running, work).await
+            let class = match statement::is_query(&parsed.statement) {
+                true => self.planning_class(),
+                false => QueryClass::Interactive,
+            };
+            self.run_statement(&running, class, work).await
         };
         done.map_err(|error| {
             self.fail_transaction();

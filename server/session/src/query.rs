@@ -265,6 +265,11 @@ impl Session {
         self.limits().class(wanted)
     }
 
+    /// The class in which they are read and planned: those of a role that is limited to batch work do not hold up others'.
+    pub(crate) fn planning_class(&self) -> QueryClass {
+        self.query_class().max(QueryClass::Interactive)
+    }
+
     /// What the session's queries run with.
     fn query_options(&self) -> QueryOptions {
         let limit = self.limits().memory_limit_bytes;

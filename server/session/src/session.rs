@@ -19,6 +19,7 @@ use millrace_database::sessions::{Activity, Locking, SessionInfo, SessionStatus,
 use millrace_engine::WriteToken;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
+use millrace_schedule::cpu::QueryClass;
 use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
@@ -473,15 +474,18 @@ impl Session {
     /// Runs a statement, or a part of one, on the runtime's scheduler for statements. If it is ended from outside, the answer does
     /// not wait for the computation that it is in; the session's next statement does.
     ///
+    /// `class`: what may hold others up, such as a commit, is to be interactive, whatever the session's queries are.
+    ///
     /// # Errors
     /// Its own; it was ended.
-    pub async fn run_statement<T: Send + 'static>(
+    pub(crate) async fn run_statement<T: Send + 'static>(
         self: &Arc<Self>,
         running: &Running,
+        class: QueryClass,
         work: impl Future<Output = SqlResult<T>> + Send + 'static,
     ) -> SqlResult<T> {
         let current = self.current(running).await?;
-        let task = self.db.runtime().run_statement(self.tenant(), async move {
+        let task = (self.db.runtime()).run_statement(class, self.tenant(), async move {
             let _current = current;
             work.await
         });
@@ -499,7 +503,8 @@ impl Session {
         work: impl FnOnce() -> SqlResult<T> + Send + 'static,
     ) -> SqlResult<T> {
         let running = self.begin_statement();
-        self.run_statement(&running, async move { work() }).await
+        self.run_statement(&running, self.planning_class(), async move { work() })
+            .await
     }
 
     /// Runs a part of a statement where the caller is: it must do little besides waiting.

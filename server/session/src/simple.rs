@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_parser::Parsed;
 use millrace_postgres::error::SqlResult;
+use millrace_schedule::cpu::QueryClass;
 
 use crate::outcome::Outcome;
 use crate::session::Session;
@@ -102,7 +103,9 @@ impl SimpleQuery {
         let running = self.session.begin_statement();
         let session = Arc::clone(&self.session);
         self.session
-            .run_statement(&running, async move { session.commit().await })
+            .run_statement(&running, QueryClass::Interactive, async move {
+                session.commit().await
+            })
             .await
     }
 

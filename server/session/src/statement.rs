@@ -318,6 +318,17 @@ pub(crate) fn ends_transaction(statement: &Statement) -> bool {
     )
 }
 
+/// Whether it is a query that changes nothing, and so holds no lock that others wait for.
+pub(crate) fn is_query(statement: &Statement) -> bool {
+    match statement {
+        Statement::Sql(sql) => match sql.as_ref() {
+            ast::Statement::Query(query) => !changes::has_changes(query),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// Whether the statement begins one.
 pub(crate) fn begins_transaction(statement: &Statement) -> bool {
     matches!(statement, Statement::Sql(sql) if matches!(**sql, ast::Statement::StartTransaction { .. }))

@@ -56,10 +56,11 @@ impl Runtime {
     /// cancels it: at once if it waits, else at its next suspension point.
     pub fn run_statement<T: Send + 'static>(
         &self,
+        class: QueryClass,
         tenant: Tenant,
         work: impl Future<Output = T> + Send + 'static,
     ) -> CpuTask<T> {
-        self.engine.queries.run_statement(tenant, work)
+        self.engine.queries.run_statement(class, tenant, work)
     }
 
     /// Runs a physical plan. Dropping the stream cancels the query: what waits for a slot at once, what runs at its next

@@ -98,8 +98,8 @@ pub(super) struct Queues {
 pub(super) struct Shared {
     pub queues: Mutex<Queues>,
     slots: usize,
-    /// The only lane that has threads; `None`: all have.
-    only: Option<Lane>,
+    /// There are threads for streams, too.
+    has_streams: bool,
     /// There is something to poll for the threads of a lane.
     ready: [Condvar; LANES],
     /// Somebody waits for a slot: polls that take long are to be looked for.
@@ -160,11 +160,11 @@ impl Drop for Alive {
 }
 
 impl Shared {
-    pub fn new(slots: usize, only: Option<Lane>) -> Shared {
+    pub fn new(slots: usize, has_streams: bool) -> Shared {
         Shared {
             queues: Mutex::default(),
             slots,
-            only,
+            has_streams,
             ready: Default::default(),
             watch: Condvar::new(),
             thread_ended: Condvar::new(),
@@ -322,15 +322,16 @@ impl Shared {
 
     /// Where a poll is made that takes a place of a class.
     fn lane(&self, policy: SchedulerPolicy, rank: QueryClass, now: u64) -> Lane {
-        if let Some(only) = self.only {
-            return only;
-        }
+        let first = match self.has_streams {
+            true => Lane::Stream,
+            false => Lane::Interactive,
+        };
         // Without pauses all are alike, to the operating system too.
         if !policy.pauses() {
-            return Lane::Stream;
+            return first;
         }
         match rank {
-            QueryClass::Stream => Lane::Stream,
+            QueryClass::Stream => first,
             QueryClass::Interactive => Lane::Interactive,
             QueryClass::Batch => {
                 let is_beside_others = now < self.idle_until_ns.load(Ordering::Relaxed);

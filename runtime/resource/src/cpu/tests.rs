@@ -418,12 +418,34 @@ fn polls_that_do_not_end_keep_nobody_of_their_class_waiting() {
 
 #[test]
 fn a_scheduler_of_statements_has_threads_for_what_waited_too_long() {
-    let cpu = CpuScheduler::start_interactive(1, None).unwrap();
-    let (long, release) = blocked(&cpu, QueryClass::Interactive);
+    let cpu = CpuScheduler::start_without_streams(1, None).unwrap();
+    for class in [QueryClass::Interactive, QueryClass::Batch] {
+        let (long, release) = blocked(&cpu, class);
+        let answer = cpu.spawn::<_, ResourceError>(class, |_| async { Ok(7) }.boxed());
+        assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
+        release.send(()).unwrap();
+        futures::executor::block_on(long).unwrap();
+    }
+    // All are polled under every policy, whatever their class.
+    for policy in [SchedulerPolicy::Fifo, SchedulerPolicy::default()] {
+        cpu.set_policy(policy);
+        for class in QueryClass::ALL {
+            let answer = cpu.spawn::<_, ResourceError>(class, |_| async { Ok(7) }.boxed());
+            assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
+        }
+    }
+    cpu.stop();
+}
+
+#[test]
+fn a_statement_does_not_wait_for_one_that_is_batch_work() {
+    let cpu = CpuScheduler::start_without_streams(1, None).unwrap();
+    let (batch, is_over, begins) = spinning(&cpu, QueryClass::Batch);
+    begins.recv().unwrap();
     let answer = cpu.spawn::<_, ResourceError>(QueryClass::Interactive, |_| async { Ok(7) }.boxed());
     assert_eq!(futures::executor::block_on(answer).unwrap(), 7);
-    release.send(()).unwrap();
-    futures::executor::block_on(long).unwrap();
+    is_over.store(true, Ordering::Relaxed);
+    futures::executor::block_on(batch).unwrap();
     cpu.stop();
 }
 

@@ -56,6 +56,18 @@ export function percent(share: number | null | undefined): string {
   return value > 0 && value < 0.5 ? "< 1 %" : `${value.toFixed(0)} %`;
 }
 
+/** By how much of what it was something changes: `+7 %`. */
+export function change(share: number): string {
+  const value = Math.round(share * 100);
+  return `${value > 0 ? "+" : ""}${value === 0 ? 0 : value} %`;
+}
+
+/** Cores in use: `0.35`, `0.004`. */
+export function cores(value: number | null | undefined): string {
+  if (value == null || !Number.isFinite(value)) return dash;
+  return value === 0 ? "0" : value.toFixed(value < 0.1 ? 3 : 2);
+}
+
 /** How long ago a time of the server was: `3.20 s ago`. */
 export function ago(time: string | null | undefined): string {
   const at = instant(time);

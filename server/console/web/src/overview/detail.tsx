@@ -1,7 +1,7 @@
 // One relation: what is counted of it, its last minutes, its definition, some of its rows, and where its time goes.
 import { useEffect, useState } from "preact/hooks";
 import { isConnection, lines, runStatements, select } from "../api";
-import { bytes, count, duration, instant, rate, short } from "../format";
+import { bytes, cores, count, duration, instant, rate, short } from "../format";
 import { qualified } from "../names";
 import { Chart } from "../parts/chart";
 import { Grid } from "../parts/grid";
@@ -71,7 +71,7 @@ export function Detail({ node, onClose }: { node: Node; onClose(): void }) {
         )}
         {node.cores !== undefined && (
           <Metric label="cores" tip={TERMS.busy}>
-            {node.cores.toFixed(2)}
+            {cores(node.cores)}
           </Metric>
         )}
         {mark !== undefined && (

@@ -1,5 +1,5 @@
 // The machine room: what the cores, the disks and the memory do, and who waits for what.
-import { ago, bytes, count, duration, intervalSeconds, percent, short } from "../format";
+import { ago, bytes, cores, count, duration, intervalSeconds, percent, short } from "../format";
 import { Chart } from "../parts/chart";
 import { Fault, Panel, Table } from "../parts/panel";
 import { usePoll } from "../poll";
@@ -44,16 +44,16 @@ export function RoomPage() {
 }
 
 function Cores({ facts }: { facts: Facts }) {
-  const cores = facts.workers.reduce((sum, worker) => sum + worker.cores, 0);
+  const all = facts.workers.reduce((sum, worker) => sum + worker.cores, 0);
   const series = CLASSES.map((name) => history.of(`cpu ${name}`));
   const x = series[0]?.at ?? [];
   const pauses = history.of("paused");
   const paused = facts.cpu.reduce((sum, row) => sum + row.tasks_paused, 0);
   return (
     <>
-      <Panel title={`Cores by class, of ${cores}`} tip={TERMS.classes} wide>
+      <Panel title={`Cores by class, of ${all}`} tip={TERMS.classes} wide>
         {x.length > 1 ? (
-          <Chart label="cores by class" x={x} lines={CLASSES.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} stacked time height={190} format={(value) => value.toFixed(2)} />
+          <Chart label="cores by class" x={x} lines={CLASSES.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} stacked time height={190} format={cores} />
         ) : (
           <p class="quiet chart-wait">Measuring…</p>
         )}
@@ -63,7 +63,7 @@ function Cores({ facts }: { facts: Facts }) {
           empty=""
           columns={[
             { head: "class", tip: TERMS.classes, cell: (row) => row.class },
-            { head: "cores now", number: true, tip: TERMS.busy, cell: (row) => history.of(`cpu ${row.class}`).values.at(-1)?.toFixed(2) ?? "…" },
+            { head: "cores now", number: true, tip: TERMS.busy, cell: (row) => cores(history.of(`cpu ${row.class}`).values.at(-1)) },
             { head: "waits for a core, median", number: true, tip: TERMS.queue, cell: (row) => duration(row.queue_p50_us / 1e6) },
             { head: "99 %", number: true, tip: TERMS.queue, cell: (row) => duration(row.queue_p99_us / 1e6) },
             { head: "ready", number: true, tip: "Tasks that could run and wait for a core now.", cell: (row) => count(row.tasks_waiting) },

@@ -1,7 +1,7 @@
 // What if: sliders for the machine. The model answers from what was measured; nothing runs again.
 import { useEffect, useState } from "preact/hooks";
 import { document as explained, isConnection } from "../api";
-import { duration } from "../format";
+import { change, duration } from "../format";
 import { Fault, Table } from "../parts/panel";
 import { TERMS } from "../terms";
 import { scenarioText, type Run } from "./profile";
@@ -61,24 +61,24 @@ function Slider(props: { name: string; values: readonly (string | number)[]; val
 export function Sliders(props: { wish: Wish; cores: number; hasNetwork: boolean; disks?: boolean; onChange(wish: Wish): void }) {
   const { wish } = props;
   const counts = [...new Set([...COUNTS, props.cores])].sort((one, other) => one - other);
-  const change = (part: Partial<Wish>) => props.onChange({ ...wish, ...part });
+  const set = (part: Partial<Wish>) => props.onChange({ ...wish, ...part });
   return (
     <div class="sliders">
-      <Slider name="cores" values={counts} value={wish.cores} text={`${wish.cores}`} onChange={(cores) => change({ cores: Number(cores) })} />
+      <Slider name="cores" values={counts} value={wish.cores} text={`${wish.cores}`} onChange={(cores) => set({ cores: Number(cores) })} />
       {props.disks !== false && (
         <>
-          <Slider name="disks" values={DISKS} value={wish.disks} text={`${wish.disks}`} onChange={(disks) => change({ disks: Number(disks) })} />
-          <Slider name="disk speed" values={SPEEDS} value={wish.disk} text={speedText(wish.disk)} onChange={(disk) => change({ disk: String(disk) })} />
+          <Slider name="disks" values={DISKS} value={wish.disks} text={`${wish.disks}`} onChange={(disks) => set({ disks: Number(disks) })} />
+          <Slider name="disk speed" values={SPEEDS} value={wish.disk} text={speedText(wish.disk)} onChange={(disk) => set({ disk: String(disk) })} />
           <Slider
             name="network"
             values={SPEEDS}
             value={wish.network}
             text={speedText(wish.network)}
             off={props.hasNetwork ? undefined : "All workers are in one process: nothing crosses a network."}
-            onChange={(network) => change({ network: String(network) })}
+            onChange={(network) => set({ network: String(network) })}
           />
           <label class="check">
-            <input type="checkbox" checked={wish.inMemory} onChange={(event) => change({ inMemory: event.currentTarget.checked })} />
+            <input type="checkbox" checked={wish.inMemory} onChange={(event) => set({ inMemory: event.currentTarget.checked })} />
             the input is in memory already
           </label>
         </>
@@ -115,7 +115,6 @@ export function WhatIf({ run }: { run: Run }) {
     };
   }, [option, run]);
   const longest = Math.max(analysis.elapsed, answer?.elapsed ?? 0, analysis.modelled.total);
-  const change = answer ? answer.elapsed / analysis.elapsed - 1 : 0;
   return (
     <div class="what-if">
       <Sliders wish={wish} cores={profile.machine.cores} hasNetwork={profile.machine.network !== null} onChange={setWish} />
@@ -129,7 +128,7 @@ export function WhatIf({ run }: { run: Run }) {
           value={answer?.elapsed ?? analysis.elapsed}
           most={longest}
           tone={answer ? "predicted" : "none"}
-          aside={answer ? `${change > 0 ? "+" : ""}${(change * 100).toFixed(0)} %` : ""}
+          aside={answer ? change(answer.elapsed / analysis.elapsed - 1) : ""}
         />
       </div>
       <Table
@@ -140,7 +139,7 @@ export function WhatIf({ run }: { run: Run }) {
           { head: "what if", cell: (row) => scenarioText(row.scenario) },
           { head: "perfect", number: true, tip: TERMS.modelled, cell: (row) => duration(row.modelled / 1e9) },
           { head: "predicted", number: true, tip: TERMS.predicted, cell: (row) => duration(row.elapsed / 1e9) },
-          { head: "change", number: true, cell: (row) => `${((row.elapsed / analysis.elapsed - 1) * 100).toFixed(0)} %` },
+          { head: "change", number: true, cell: (row) => change(row.elapsed / analysis.elapsed - 1) },
         ]}
       />
     </div>
