@@ -15,6 +15,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
+use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, QueryDef};
 use millrace_parser::ast::{Explain, ExplainFormat, ExplainTarget, ExplainType, Statement};
 use millrace_planner::{RelationId, StageGraph, plan_view};
@@ -27,7 +28,7 @@ use crate::outcome::{CommandTag, Outcome};
 use crate::query::{Providers, view_flow};
 use crate::session::Session;
 use crate::statement::create_view::{emit, options, slides};
-use crate::statement::{select, show};
+use crate::statement::{as_of, select, show};
 
 /// Executes EXPLAIN.
 pub async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outcome> {
@@ -37,13 +38,17 @@ pub async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outc
     let lines = match explain.target {
         ExplainTarget::Statement(statement) => match *statement {
             Statement::Sql(mut sql) if matches!(*sql, ast::Statement::Query(_)) => {
+                // The text of the whole begins with EXPLAIN; the query's own is what is left of the AST.
+                let text = sql.to_string();
+                let mut scope = session.scope();
+                as_of::resolve(session, &mut scope, &mut sql).await?;
                 if explain.analyze {
-                    analyze::query(session, &mut sql, &explain.options).await?
+                    analyze::query(session, &scope, &mut sql, text, &explain.options).await?
                 } else if explain.options.predict {
-                    predict::query(session, &mut sql, &explain.options).await?
+                    predict::query(session, &scope, &mut sql, text, &explain.options).await?
                 } else {
                     let format = explain.options.format;
-                    query(session, &mut sql, plan_type, format, verbose).await?
+                    query(session, &scope, &mut sql, plan_type, format, verbose).await?
                 }
             }
             Statement::CreateMaterializedView(create) if !explain.analyze => {
@@ -185,13 +190,13 @@ fn first_word(statement: &Statement) -> String {
 
 async fn query(
     session: &Arc<Session>,
+    scope: &Scope,
     sql: &mut ast::Statement,
     plan_type: ExplainType,
     format: ExplainFormat,
     verbose: bool,
 ) -> SqlResult<Vec<String>> {
-    let scope = session.scope();
-    let (plan, _) = select::bind(session, &scope, sql, select::Purpose::Run)?;
+    let (plan, _) = select::bind(session, scope, sql, select::Purpose::Run)?;
     match plan_type {
         ExplainType::Logical => Ok(logical(session, &plan)?),
         ExplainType::Physical => {
@@ -229,7 +234,7 @@ fn view(
     let db = session.database();
     let scope = session.scope();
     if plan_type == ExplainType::Logical {
-        let scope = millrace_catalog::scope::Scope {
+        let scope = Scope {
             search_path: definition.search_path.clone(),
             ..scope
         };

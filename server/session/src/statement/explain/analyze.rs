@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
+use millrace_catalog::scope::Scope;
 use millrace_clarity::render::forecast::forecast_line;
 use millrace_clarity::render::json::{Document, Run};
 use millrace_clarity::render::text::text;
@@ -23,14 +24,13 @@ use crate::statement::select;
 /// Runs a query for its profile; its rows are thrown away.
 pub(super) async fn query(
     session: &Arc<Session>,
+    scope: &Scope,
     sql: &mut ast::Statement,
+    query_text: String,
     options: &ExplainOptions,
 ) -> SqlResult<Vec<String>> {
     let (begun, stolen) = (Instant::now(), stolen_time());
-    let scope = session.scope();
-    // The text begins with EXPLAIN; the query's own is what is left of the AST.
-    let query_text = sql.to_string();
-    let (plan, _) = select::bind(session, &scope, sql, select::Purpose::Run)?;
+    let (plan, _) = select::bind(session, scope, sql, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let planning = begun.elapsed();
     // What would have been said before: this run is not among those that it rests on.

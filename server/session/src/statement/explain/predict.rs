@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast;
+use millrace_catalog::scope::Scope;
 use millrace_clarity::forecast::cardinality::{partitions, planned_operators};
 use millrace_clarity::forecast::query::{Forecast, Rates, forecast};
 use millrace_clarity::probe::slowness;
@@ -23,13 +24,13 @@ use crate::statement::select;
 /// Predicts a query.
 pub(super) async fn query(
     session: &Arc<Session>,
+    scope: &Scope,
     sql: &mut ast::Statement,
+    query_text: String,
     options: &ExplainOptions,
 ) -> SqlResult<Vec<String>> {
     let begun = Instant::now();
-    let scope = session.scope();
-    let query_text = sql.to_string();
-    let (plan, _) = select::bind(session, &scope, sql, select::Purpose::Run)?;
+    let (plan, _) = select::bind(session, scope, sql, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let planning = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let found = of_plan(session.database(), &query_text, &physical, planning);
