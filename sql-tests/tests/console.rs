@@ -18,7 +18,7 @@ fn metrics(text: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dashboard_asks_for_metrics_that_exist() {
+async fn the_dashboard_and_the_alerts_ask_for_metrics_that_exist() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path()).await.unwrap();
     let client = connect(server.pg_addr()).await.unwrap();
@@ -35,6 +35,9 @@ async fn the_dashboard_asks_for_metrics_that_exist() {
             asked.extend(found);
         }
     }
+    let alerts = metrics(include_str!("../../docs/prometheus/alerts.yml"));
+    assert!(alerts.len() > 8, "{alerts:?}");
+    asked.extend(alerts);
     let missing: Vec<&String> = asked.difference(&known).collect();
     assert!(missing.is_empty(), "{missing:?} of {known:?}");
     assert!(asked.len() > 40, "{}", asked.len());

@@ -4,6 +4,7 @@
 //! The journal is the truth. At open, an index that is missing, damaged, or at another sequence number is
 //! made again from it; a journal that was lost is made again from the index.
 
+mod check;
 mod index;
 mod journal;
 mod object;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+pub(crate) use self::check::check;
 pub use self::object::{CatalogChange, CatalogObject, ObjectId, ObjectKind};
 
 use self::index::Index;
@@ -24,7 +26,8 @@ use self::journal::{Journal, Line, State};
 use crate::disk::{Disk, OsDisk};
 use crate::{StorageError, disk};
 
-const JOURNAL: &str = "catalog.journal";
+pub(crate) const JOURNAL: &str = "catalog.journal";
+pub(crate) const INDEX: &str = "catalog.sled";
 /// Ids that are reserved at once, so that only one in so many costs a sync. A crash skips what was not used.
 const RESERVED_IDS: u64 = 32;
 /// The journal is compacted when it is larger than this, and much larger than what it holds.
@@ -82,7 +85,7 @@ impl Catalog {
     /// Opens the catalog of a data directory, whose lock must be held.
     pub(crate) fn open(directory: &Path, cache_bytes: u64) -> Result<Catalog, StorageError> {
         let path = directory.join(JOURNAL);
-        let index_path = directory.join("catalog.sled");
+        let index_path = directory.join(INDEX);
         let opened = index::guarded(&index_path, || open_index(&index_path, cache_bytes));
         let (index, indexed) = match opened {
             Ok((index, state)) => (Some(index), Some(state)),

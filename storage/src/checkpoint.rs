@@ -13,6 +13,7 @@
 //! never data; whoever restores has another way to the same rows, the log. `docs/formats/checkpoints.md` gives every byte.
 
 mod block;
+mod check;
 mod copy;
 mod draft;
 mod epochs;
@@ -35,6 +36,7 @@ use crate::disk::{OsDisk, sync_parent};
 use crate::private;
 use crate::{Catalog, StorageError};
 pub use block::{decode_rows, encode_rows, pack_marks, unpack_marks};
+pub(crate) use check::check;
 pub(crate) use copy::CheckpointCopy;
 pub use draft::{Draft, Written};
 pub use epochs::{EpochLog, EpochRecord};

@@ -35,6 +35,26 @@ pub(crate) struct DirectoryLock {
 }
 
 impl DirectoryLock {
+    /// Locks a directory that there is, and changes nothing in it. One that never was locked stays so.
+    pub(crate) fn acquire_existing(directory: &Path) -> Result<Option<Self>, StorageError> {
+        fs::metadata(directory).map_err(|e| StorageError::io("read", directory, e))?;
+        if !directory.join(FORMAT_FILE).exists() {
+            refuse_foreign(directory)?;
+            return Err(StorageError::NoData {
+                directory: directory.to_owned(),
+            });
+        }
+        let path = directory.join(LOCK_FILE);
+        match File::open(&path) {
+            Ok(mut file) => {
+                lock(&mut file, directory, &path)?;
+                Ok(Some(DirectoryLock { _file: file }))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StorageError::io("open", &path, error)),
+        }
+    }
+
     /// Makes the directory if there is none, and locks it. A directory of somebody else is not touched.
     pub(crate) fn acquire(directory: &Path) -> Result<Self, StorageError> {
         fs::create_dir_all(directory).map_err(|e| StorageError::io("create directory", directory, e))?;
@@ -52,26 +72,28 @@ impl DirectoryLock {
             .mode(0o600)
             .open(&path)
             .map_err(|e| StorageError::io("open", &path, e))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let mut pid = String::new();
-                // The owner's pid only makes the message better.
-                let pid = file
-                    .read_to_string(&mut pid)
-                    .ok()
-                    .and_then(|_| pid.trim().parse().ok());
-                return Err(StorageError::InUse {
-                    directory: directory.to_owned(),
-                    pid,
-                });
-            }
-            Err(errno) => return Err(StorageError::io("lock", &path, errno.into())),
-        }
+        lock(&mut file, directory, &path)?;
         file.set_len(0)
             .and_then(|()| writeln!(file, "{}", std::process::id()))
             .map_err(|e| StorageError::io("write", &path, e))?;
         Ok(DirectoryLock { _file: file })
+    }
+}
+
+/// Locks the file; an error that says who has locked it otherwise.
+fn lock(file: &mut File, directory: &Path, path: &Path) -> Result<(), StorageError> {
+    match flock(&*file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => {
+            let mut pid = String::new();
+            // The owner's pid only makes the message better.
+            let read = file.read_to_string(&mut pid);
+            Err(StorageError::InUse {
+                directory: directory.to_owned(),
+                pid: read.ok().and_then(|_| pid.trim().parse().ok()),
+            })
+        }
+        Err(errno) => Err(StorageError::io("lock", path, errno.into())),
     }
 }
 
@@ -97,6 +119,22 @@ fn refuse_foreign(directory: &Path) -> Result<(), StorageError> {
         }),
         None => Ok(()),
     }
+}
+
+/// Looks at a directory without changing it: whether it has data of a version that this one reads, and nobody uses it.
+///
+/// # Errors
+/// It has none, of a newer version, or is in use; or it cannot be read.
+pub fn look(directory: &Path) -> Result<(), StorageError> {
+    let _lock = DirectoryLock::acquire_existing(directory)?;
+    check_existing_format(directory)
+}
+
+/// Checks the version of a directory that has one.
+pub(crate) fn check_existing_format(directory: &Path) -> Result<(), StorageError> {
+    let path = directory.join(FORMAT_FILE);
+    let text = fs::read_to_string(&path).map_err(|e| StorageError::io("read", &path, e))?;
+    read_format(&text, directory)
 }
 
 /// Checks the version of the directory, or writes ours into a new one. The lock must be held.

@@ -35,6 +35,10 @@ pub enum StorageError {
     )]
     NotADataDirectory { directory: PathBuf, found: String },
 
+    /// The directory has no data of millrace.
+    #[error("{} is empty: it is not a data directory yet; `millrace serve --data` makes one", directory.display())]
+    NoData { directory: PathBuf },
+
     /// A directory that is to be filled has something in it.
     #[error("{} is not empty: it contains {found:?}; choose an empty or a new directory", directory.display())]
     NotEmpty { directory: PathBuf, found: String },

@@ -17,6 +17,7 @@
 mod backup;
 pub mod catalog;
 mod change_batch;
+pub mod check;
 pub mod checkpoint;
 #[cfg(any(test, feature = "decoders"))]
 pub mod decoders;
@@ -24,6 +25,7 @@ mod directory;
 mod disk;
 mod durability;
 mod error;
+mod findings;
 pub mod log;
 mod memory;
 pub mod private;
@@ -33,6 +35,7 @@ pub use backup::{Backup, restore};
 pub use catalog::{Catalog, CatalogChange, CatalogObject, ObjectId, ObjectKind};
 pub use change_batch::ChangeBatch;
 pub use checkpoint::Checkpoints;
+pub use directory::look;
 pub use durability::Durability;
 pub use error::StorageError;
 pub use log::{

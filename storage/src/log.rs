@@ -21,6 +21,7 @@
 mod base;
 mod block;
 mod blocks;
+mod check;
 mod closed;
 mod copy;
 #[cfg(any(test, feature = "decoders"))]
@@ -48,6 +49,7 @@ mod types;
 mod writer;
 mod writing;
 
+pub(crate) use check::check;
 pub(crate) use copy::LogCopy;
 #[cfg(any(test, feature = "decoders"))]
 pub(crate) use decode::{decode_block, decode_first, decode_index, decode_segment_header};

@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::fail;
-use crate::{demo, restore, serve, sql, test};
+use crate::{check, demo, doctor, manual, restore, serve, sql, test};
 
 /// Threads for the wires. Queries and views run on the runtime's own.
 const WIRE_THREADS: usize = 2;
@@ -38,8 +38,16 @@ enum Command {
     Sql(sql::SqlArgs),
     /// Create a data directory from a backup.
     Restore(restore::RestoreArgs),
+    /// Say what is wrong with this configuration, data directory and machine.
+    Doctor(doctor::DoctorArgs),
+    /// Read every byte of a data directory that no server uses.
+    Check(check::CheckArgs),
     /// Run sqllogictest files, each against its own temporary server.
     Test(test::TestArgs),
+    /// Print what a shell needs to complete commands and flags.
+    Completions(manual::CompletionsArgs),
+    /// Print the manual page.
+    Man(manual::ManArgs),
 }
 
 /// Reads the command line and does what it says.
@@ -50,6 +58,10 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Restore(args) => restore::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Completions(args) => manual::completions(&args, CommandLine::command()),
+        Command::Man(args) => manual::man(&args, CommandLine::command()),
         Command::Test(args) => block_on(test::run(args)),
     }
 }
@@ -76,8 +88,6 @@ fn block_on(command: impl Future<Output = ExitCode>) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -18,8 +18,8 @@ use millrace_wire::config::keys::KEYS;
 
 /// What environment variables begin with.
 const PREFIX: &str = "MILLRACE_";
-/// Variables with that prefix that are not keys: the log filter and the path of the file.
-const OTHER_VARIABLES: [&str; 2] = ["log", "config"];
+/// Variables with that prefix that are not keys: what is logged and how, and the path of the file.
+const OTHER_VARIABLES: [&str; 3] = ["log", "log_format", "config"];
 
 /// What is wrong with a configuration, in one sentence with its remedy.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The command line: `millrace serve`, `demo`, `sql`, `restore`, `test`.
+//! The command line: `millrace serve`, `demo`, `sql`, `restore`, `doctor`, `check`, `test`, `completions`, `man`.
 //!
 //! ```text
 //!   command_line ── which command
@@ -6,17 +6,22 @@
 //!     ├── demo ── a throw-away server that replays flights
 //!     ├── sql ── a client           table ── results for people      split ── statements of a text
 //!     ├── restore ── a data directory from a backup
-//!     └── test ── sqllogictest files
+//!     ├── doctor ── what would keep a server from running     check ── every byte of a directory
+//!     ├── test ── sqllogictest files
+//!     └── manual ── completions for shells, pages for man
 //!   logging      exit ── how a command says that it failed
 //! ```
 //!
 //! Tests and benches embed what is here: throw-away servers and the runner of sqllogictest files.
 
+mod check;
 pub mod command_line;
 mod config_file;
 mod demo;
+mod doctor;
 mod exit;
 mod logging;
+mod manual;
 mod restore;
 mod serve;
 pub mod split;

@@ -1,6 +1,7 @@
 //! `millrace serve`: a server until it is told to stop.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,10 +10,11 @@ use clap::Args;
 use millrace_wire::config::keys;
 use millrace_wire::serve::Server;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::config_file::{self, ConfigError};
 use crate::exit::{fail, misused};
-use crate::logging;
+use crate::logging::{self, LogFormat};
 
 /// How long an orderly stop may take after the statements were given their time: epochs that run are waited for, and the last
 /// checkpoint is written.
@@ -54,6 +56,12 @@ pub struct ServeArgs {
     /// Encrypt with a certificate made at the start, for a first try; its fingerprint is printed
     #[arg(long)]
     tls_self_signed: bool,
+    /// How a line of the log looks [default: MILLRACE_LOG_FORMAT, or text]
+    #[arg(long, value_enum, value_name = "text|json", hide_possible_values = true)]
+    log_format: Option<LogFormat>,
+    /// Stop when the standard input ends, for programs that start a server: it does not outlive them, however they end
+    #[arg(long)]
+    stop_at_eof: bool,
     /// Allow listening on other addresses than loopback without a password
     #[arg(long)]
     insecure: bool,
@@ -84,7 +92,7 @@ impl ServeArgs {
 
 /// Runs a server until SIGINT or SIGTERM; the second one does not wait any more.
 pub async fn run(args: ServeArgs) -> ExitCode {
-    if let Err(message) = logging::init("info") {
+    if let Err(message) = logging::init_as("info", args.log_format) {
         return misused(&message);
     }
     let config = match config_file::load(args.config.as_deref(), args.flags()) {
@@ -92,9 +100,9 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         Err(error @ ConfigError::File { .. }) => return fail(&error.to_string()),
         Err(error) => return misused(&error.to_string()),
     };
-    let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
-        return fail("cannot listen for signals");
+    let mut stop = match Stop::new(args.stop_at_eof) {
+        Ok(stop) => stop,
+        Err(error) => return fail(&format!("cannot listen for signals: {error}")),
     };
     if config.insecure {
         tracing::warn!("running without a password on an address that others can reach (--insecure)");
@@ -106,7 +114,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
             Ok(server) => server,
             Err(error) => return fail(&error.to_string()),
         },
-        () = stop_signal(&mut interrupt, &mut terminate) => return fail("stopped while starting"),
+        () = stop.asked() => return fail("stopped while starting"),
     };
     let (pg, http) = (server.pg_addr(), server.http_addr());
     if let Some(fingerprint) = server.tls().and_then(|tls| tls.fingerprint()) {
@@ -124,12 +132,12 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         data.display()
     );
     tokio::select! {
-        () = stop_signal(&mut interrupt, &mut terminate) => {}
+        () = stop.asked() => {}
         what = server.ended() => {
             // Whoever asks `/ready` is to see it first.
             tokio::select! {
                 () = tokio::time::sleep(ENDED_SEEN) => {}
-                () = stop_signal(&mut interrupt, &mut terminate) => {}
+                () = stop.asked() => {}
             }
             return fail(&format!("{what}; start the server again: acknowledged writes are safe"));
         }
@@ -141,14 +149,43 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         () = tokio::time::sleep(limit) => fail(&format!(
             "stopped after {} s without a clean shutdown; acknowledged writes are safe", limit.as_secs()
         )),
-        () = stop_signal(&mut interrupt, &mut terminate) => fail("stopped immediately; acknowledged writes \
+        () = stop.asked() => fail("stopped immediately; acknowledged writes \
              are safe"),
     }
 }
 
-async fn stop_signal(interrupt: &mut Signal, terminate: &mut Signal) {
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// How the server is told to stop.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Answers when the standard input ends, if that is to be minded.
+    input_ended: Option<oneshot::Receiver<()>>,
+}
+
+impl Stop {
+    fn new(at_eof: bool) -> io::Result<Self> {
+        Ok(Stop {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            input_ended: at_eof.then(|| {
+                let (ended, input_ended) = oneshot::channel();
+                tokio::task::spawn_blocking(move || {
+                    // An input that cannot be read has ended, too.
+                    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+                    let _ = ended.send(());
+                });
+                input_ended
+            }),
+        })
+    }
+
+    /// Returns when somebody asks, and once for each time that somebody does.
+    async fn asked(&mut self) {
+        let input_ended = self.input_ended.as_mut();
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            Some(_) = async { Some(input_ended?.await) } => self.input_ended = None,
+        }
     }
 }

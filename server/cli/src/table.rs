@@ -40,8 +40,8 @@ impl ResultTable {
         format!("{}\n({} {rows})\n", lines.join("\n"), self.rows.len())
     }
 
-    /// The protocol gives texts without types: a column of numbers looks like one.
-    fn is_numeric(&self, index: usize) -> bool {
+    /// Whether a column is one of numbers. The protocol gives texts without types: it is one that looks like it.
+    pub(crate) fn is_numeric(&self, index: usize) -> bool {
         let mut values = self
             .rows
             .iter()

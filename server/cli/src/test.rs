@@ -1,40 +1,60 @@
 //! `millrace test`: sqllogictest files, each against a server of its own on a temporary directory.
 //!
+//! ```text
+//!   find ── which files        run ── one file, all of its records        connection ── its clients     binary ── their values
+//!   complete ── writes answers into a file        junit ── the outcome for CI
+//! ```
 //! The files are run over PostgreSQL's wire, so that what passes here is what a client sees. Values are compared as
 //! texts; NULL is `NULL` and the empty text is `(empty)`. The server's clock stands still, so that `now()` has one answer:
 //! see [`virtual_clock`].
 
 mod binary;
+mod complete;
+mod connection;
+mod find;
+mod junit;
+mod run;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use clap::{Args, ValueEnum};
 use futures::StreamExt;
 use millrace_auth::seal::SealingKey;
 pub use millrace_engine::clock::VirtualClock;
 use millrace_wire::config::Config;
 use millrace_wire::serve::Server;
-use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
-use tokio_postgres::{Client, Config as PgConfig, NoTls, SimpleQueryMessage};
 
-use crate::exit::misused;
+use self::run::{Failure, FileRun};
+use crate::exit::{fail, misused};
 use crate::logging;
 
 /// Flags of `millrace test`.
 #[derive(Debug, Args)]
+#[command(
+    after_long_help = "Each file runs against a server of its own. A file name.restart.slt beside name.slt runs after it, \
+    on the same data, once the server was stopped and started again. Exit status: 0, 1 if something failed, 2 if there is \
+    nothing to run."
+)]
 pub struct TestArgs {
-    /// The files
-    #[arg(required = true, value_name = "FILE.slt")]
-    files: Vec<PathBuf>,
+    /// Files (.slt or .test), and directories: all files in them and below
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
     /// Which of the two query protocols to use
     #[arg(long, value_enum, default_value_t = Protocol::Simple)]
     protocol: Protocol,
+    /// Write the answers into the files where they are missing or others, and run these files once more. Only results, counts of
+    /// rows and texts of errors are written: a statement that fails where it must not stays a failure
+    #[arg(long)]
+    complete: bool,
+    /// How many files to run at a time, each with its own server
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: u16,
+    /// Write what came of each record as JUnit's XML, for CI
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
 }
 
 /// How statements are sent.
@@ -51,34 +71,97 @@ pub async fn run(args: TestArgs) -> ExitCode {
     if let Err(message) = logging::init("warn") {
         return misused(&message);
     }
-    let mut failed = 0;
-    for file in &args.files {
-        let started = Instant::now();
-        match run_file(file, args.protocol).await {
-            Ok(()) => println!(
-                "ok    {} ({:.2} s)",
-                file.display(),
-                started.elapsed().as_secs_f64()
-            ),
-            Err(message) => {
-                failed += 1;
-                println!("FAIL  {}", file.display());
-                eprintln!("{message}");
-            }
-        }
+    let files = match find::files(&args.paths) {
+        Ok(files) => files,
+        Err(message) => return misused(&message),
+    };
+    let started = Instant::now();
+    let (protocol, complete) = (args.protocol, args.complete);
+    let runs = files
+        .into_iter()
+        .map(|file| run_or_complete(file, protocol, complete));
+    // In the order of the files, whichever ends first.
+    let mut runs = futures::stream::iter(runs).buffered(usize::from(args.jobs));
+    let mut done = vec![];
+    while let Some(run) = runs.next().await {
+        print!("{}", run.report());
+        done.push(run);
     }
-    println!("{} passed, {failed} failed", args.files.len() - failed);
-    if failed == 0 {
+    println!("{}", summary(&done, started.elapsed()));
+    if let Some(path) = &args.junit
+        && let Err(error) = std::fs::write(path, junit::document(&done))
+    {
+        return fail(&format!("cannot write {}: {error}", path.display()));
+    }
+    if done.iter().all(FileRun::passed) {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(1)
     }
 }
 
+/// Runs a file. With `complete`, answers that are missing or others are written, and the file is run again.
+async fn run_or_complete(file: PathBuf, protocol: Protocol, complete: bool) -> FileRun {
+    let run = run_whole_file(&file, protocol).await;
+    if !complete || run.passed() {
+        return run;
+    }
+    match complete::write_answers(run.failures()) {
+        Ok(0) => run,
+        Ok(written) => FileRun {
+            written,
+            ..run_whole_file(&file, protocol).await
+        },
+        Err(message) => run.and_failed(message),
+    }
+}
+
+/// Runs a file, and what belongs to it after a restart.
+async fn run_whole_file(file: &Path, protocol: Protocol) -> FileRun {
+    let started = Instant::now();
+    let mut run = FileRun::new(file);
+    if let Err(message) = run_on_directory(&mut run, protocol).await {
+        run = run.and_failed(message);
+    }
+    run.took = started.elapsed();
+    run
+}
+
+async fn run_on_directory(run: &mut FileRun, protocol: Protocol) -> Result<(), String> {
+    let directory =
+        tempfile::tempdir().map_err(|error| format!("cannot create a temporary directory: {error}"))?;
+    let clock = virtual_clock();
+    let files = [Some(run.file.clone()), find::after_restart(&run.file)];
+    for file in files.into_iter().flatten() {
+        let server = Server::start_on(throw_away(directory.path()), Some(Arc::clone(&clock)))
+            .await
+            .map_err(|error| error.to_string())?;
+        run.records.extend(run::records(&server, &file, protocol).await);
+        server.shutdown().await;
+    }
+    Ok(())
+}
+
+fn summary(runs: &[FileRun], took: Duration) -> String {
+    let passed = runs.iter().filter(|run| run.passed()).count();
+    let records: usize = runs.iter().map(|run| run.records.len()).sum();
+    let failures: usize = runs.iter().map(|run| run.failures().count()).sum();
+    let written: usize = runs.iter().map(|run| run.written).sum();
+    let mut text = format!("{passed} passed, {} failed: ", runs.len() - passed);
+    text += &format!(
+        "{records} records, {failures} of them failed, in {:.2} s",
+        took.as_secs_f64()
+    );
+    if written > 0 {
+        text += &format!("; {written} answers written");
+    }
+    text
+}
+
 /// Runs one file against a server of its own.
 ///
 /// # Errors
-/// The server cannot be started, or the file's first failure, in words.
+/// The server cannot be started, or the file's failures, in words.
 pub async fn run_file(file: &Path, protocol: Protocol) -> Result<(), String> {
     let directory =
         tempfile::tempdir().map_err(|error| format!("cannot create a temporary directory: {error}"))?;
@@ -93,20 +176,19 @@ pub async fn run_file(file: &Path, protocol: Protocol) -> Result<(), String> {
 /// Runs one file against a running server, which tests use to look at the same data twice.
 ///
 /// # Errors
-/// The file's first failure, in words.
+/// The file's failures, in words.
 pub async fn run_file_on(server: &Server, file: &Path, protocol: Protocol) -> Result<(), String> {
-    let address = server.pg_addr();
-    let mut runner = Runner::new(move || Connection::open(address, protocol));
-    runner.add_label(match protocol {
-        Protocol::Simple => "simple",
-        Protocol::Extended => "extended",
-    });
-    let outcome = runner
-        .run_file_async(file)
-        .await
-        .map_err(|error| error.display(false).to_string());
-    runner.shutdown_async().await;
-    outcome
+    let records = run::records(server, file, protocol).await;
+    let failures: Vec<String> = records
+        .iter()
+        .filter_map(|record| record.failure.as_ref())
+        .map(Failure::to_string)
+        .collect();
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        Err(failures.join("\n"))
+    }
 }
 
 /// The clock of a test file: it stands at 2026-01-01 00:00 UTC until `ALTER SYSTEM SET clock` moves it.
@@ -123,142 +205,5 @@ pub fn throw_away(directory: &Path) -> Config {
         http: loopback,
         secrets_key: Some(SealingKey::generate()),
         ..Config::default()
-    }
-}
-
-/// One client of a test file.
-pub struct Connection {
-    client: Client,
-    protocol: Protocol,
-    driver: tokio::task::JoinHandle<()>,
-}
-
-impl Connection {
-    async fn open(address: std::net::SocketAddr, protocol: Protocol) -> Result<Self, Failure> {
-        let mut config = PgConfig::new();
-        config
-            .host(address.ip().to_string())
-            .port(address.port())
-            .user("millrace")
-            .dbname("millrace");
-        let (client, connection) = config.connect(NoTls).await.map_err(Failure)?;
-        let driver = tokio::spawn(async move {
-            // Whoever waits for an answer hears of a lost connection.
-            let _ = connection.await;
-        });
-        Ok(Connection {
-            client,
-            protocol,
-            driver,
-        })
-    }
-
-    async fn run_simple(&self, sql: &str) -> Result<DBOutput<DefaultColumnType>, tokio_postgres::Error> {
-        let mut messages = pin!(self.client.simple_query_raw(sql).await?);
-        let mut columns = None;
-        let mut rows = Vec::new();
-        let mut affected = 0;
-        while let Some(message) = messages.next().await {
-            match message? {
-                SimpleQueryMessage::RowDescription(described) => columns = Some(described.len()),
-                SimpleQueryMessage::Row(row) => {
-                    rows.push((0..row.len()).map(|index| shown(row.get(index))).collect());
-                }
-                SimpleQueryMessage::CommandComplete(count) => affected = count,
-                _ => {}
-            }
-        }
-        Ok(match columns {
-            Some(columns) => DBOutput::Rows {
-                types: vec![DefaultColumnType::Any; columns],
-                rows,
-            },
-            None => DBOutput::StatementComplete(affected),
-        })
-    }
-
-    /// The driver asks for binary results, so this also tests that binary and text agree.
-    async fn run_extended(&self, sql: &str) -> Result<DBOutput<DefaultColumnType>, tokio_postgres::Error> {
-        let statement = self.client.prepare(sql).await?;
-        if statement.columns().is_empty() {
-            return Ok(DBOutput::StatementComplete(
-                self.client.execute(&statement, &[]).await?,
-            ));
-        }
-        let rows = self.client.query(&statement, &[]).await?;
-        let show = |row: &tokio_postgres::Row| {
-            (0..row.len())
-                .map(|index| Ok(shown(binary::text(row, index)?.as_deref())))
-                .collect()
-        };
-        let types = vec![DefaultColumnType::Any; statement.columns().len()];
-        Ok(DBOutput::Rows {
-            types,
-            rows: rows
-                .iter()
-                .map(show)
-                .collect::<Result<_, tokio_postgres::Error>>()?,
-        })
-    }
-}
-
-#[async_trait]
-impl AsyncDB for Connection {
-    type Error = Failure;
-    type ColumnType = DefaultColumnType;
-
-    async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Failure> {
-        match self.protocol {
-            Protocol::Simple => self.run_simple(sql).await,
-            Protocol::Extended => self.run_extended(sql).await,
-        }
-        .map_err(Failure)
-    }
-
-    async fn shutdown(&mut self) {
-        self.driver.abort();
-    }
-
-    fn engine_name(&self) -> &str {
-        "millrace"
-    }
-
-    async fn sleep(duration: Duration) {
-        tokio::time::sleep(duration).await;
-    }
-
-    fn error_sql_state(error: &Failure) -> Option<String> {
-        error.0.code().map(|code| code.code().to_owned())
-    }
-}
-
-/// A failed statement, with everything that the server said about it.
-#[derive(Debug)]
-pub struct Failure(tokio_postgres::Error);
-
-impl std::error::Error for Failure {}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(error) = self.0.as_db_error() else {
-            return write!(f, "{}", self.0);
-        };
-        write!(f, "{}", error.message())?;
-        for more in [error.detail(), error.hint(), error.where_()]
-            .into_iter()
-            .flatten()
-        {
-            write!(f, "\n{more}")?;
-        }
-        Ok(())
-    }
-}
-
-/// A value as the files write it.
-fn shown(value: Option<&str>) -> String {
-    match value {
-        None => "NULL".to_owned(),
-        Some("") => "(empty)".to_owned(),
-        Some(text) => text.to_owned(),
     }
 }

@@ -70,6 +70,13 @@ pub struct View {
     pub show: &'static str,
 }
 
+impl View {
+    /// The statement that makes it.
+    pub fn create(&self) -> String {
+        format!("CREATE MATERIALIZED VIEW {} AS\n{}", self.name, self.query)
+    }
+}
+
 /// Every batch is looked for here; the column `departed` sums up to the flights that departed.
 pub const CARRIER_DELAYS: &str = "carrier_delays";
 /// Where the change of an airline's name shows.
@@ -119,7 +126,7 @@ pub(crate) fn description() -> String {
         json!({
             "name": view.name,
             "kind": view.kind,
-            "create": format!("CREATE MATERIALIZED VIEW {} AS\n{}", view.name, view.query),
+            "create": view.create(),
             "show": view.show,
         })
     });

@@ -15,7 +15,7 @@ use millrace_schedule::group_size::{GROUP_MAX, GroupSize};
 use millrace_storage::Durability;
 
 /// The settings' names.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "access_control",
     "batch_interval",
     "checkpoint_interval",
@@ -23,6 +23,7 @@ pub const NAMES: [&str; 13] = [
     "flush_writes",
     "group_overhead_bounds",
     "group_size",
+    "log_min_duration_statement",
     "memory_limit",
     "pipeline_spread",
     "recovery_reads",
@@ -64,6 +65,8 @@ pub struct Tuning {
     pub group_size: Option<u64>,
     /// The share of coordination in the time, in percent, between which an automatic group size keeps it.
     pub group_overhead_bounds: (f64, f64),
+    /// Statements that run for so long are logged; `None`: none are.
+    pub log_min_duration_statement: Option<Duration>,
     /// Memory of the process, in bytes; `None`: a share of the machine's.
     pub memory_limit: Option<u64>,
     /// Over how many workers the views of a pipeline are spread.
@@ -98,6 +101,7 @@ impl Default for Tuning {
             flush_writes: true,
             group_size: None,
             group_overhead_bounds: (5.0, 10.0),
+            log_min_duration_statement: None,
             memory_limit: None,
             pipeline_spread: Spread::default(),
             scheduler_policy: SchedulerPolicy::default(),
@@ -125,6 +129,11 @@ impl Tuning {
                 let (lower, upper) = self.group_overhead_bounds;
                 format!("{lower}%,{upper}%")
             }
+            "log_min_duration_statement" => match self.log_min_duration_statement {
+                None => "-1".to_owned(),
+                Some(Duration::ZERO) => "0".to_owned(),
+                Some(duration) => duration_text(duration),
+            },
             "memory_limit" => or_auto(self.memory_limit.map(units::size_text)),
             "pipeline_spread" => match self.pipeline_spread {
                 Spread::Auto { .. } => AUTO.to_owned(),
@@ -197,6 +206,15 @@ impl Tuning {
                     return Err(format!("auto, or a whole number from 1 to {GROUP_MAX}"));
                 }
             },
+            "log_min_duration_statement" if text == "-1" => self.log_min_duration_statement = None,
+            "log_min_duration_statement" => {
+                // As PostgreSQL: a number without a unit is one of milliseconds.
+                let plain = text.parse().ok().map(Duration::from_millis);
+                let duration = plain.or_else(|| units::duration(text).ok());
+                let duration = duration.filter(|duration| duration.as_millis() <= i32::MAX as u128);
+                self.log_min_duration_statement =
+                    Some(duration.ok_or_else(|| "-1, or a time such as 250ms or 250; 0: all".to_owned())?);
+            }
             "memory_limit" if is_auto => self.memory_limit = None,
             "memory_limit" => match units::size(text) {
                 Ok(bytes) if bytes >= MEMORY_LIMIT_MIN => self.memory_limit = Some(bytes),
@@ -300,6 +318,10 @@ mod tests {
             ("group_size", "25", "25"),
             ("group_size", "auto", "auto"),
             ("group_overhead_bounds", "2.5%, 20 %", "2.5%,20%"),
+            ("log_min_duration_statement", "250", "250ms"),
+            ("log_min_duration_statement", "2 s", "2s"),
+            ("log_min_duration_statement", "0", "0"),
+            ("log_min_duration_statement", "-1", "-1"),
             ("memory_limit", "1536 MB", "1536MB"),
             ("memory_limit", "2GB", "2GB"),
             ("memory_limit", "auto", "auto"),
@@ -327,6 +349,7 @@ mod tests {
         let mut tuning = Tuning::default();
         for (name, texts) in [
             ("batch_interval", &["", "5", "0ms", "2h", "never"][..]),
+            ("log_min_duration_statement", &["", "-2", "off", "100000h"][..]),
             ("checkpoint_interval", &["", "auto", "10", "0s", "2h"][..]),
             ("recovery_reads", &["", "off", "now"][..]),
             ("durability", &["", "on", "fsync,group"][..]),

@@ -180,6 +180,7 @@ fn storage_state(error: &StorageError) -> SqlState {
         StorageError::InUse { .. } => SqlState::ObjectInUse,
         StorageError::NewerFormat { .. }
         | StorageError::NotADataDirectory { .. }
+        | StorageError::NoData { .. }
         | StorageError::NotEmpty { .. }
         | StorageError::NoBackup { .. } => SqlState::ObjectNotInPrerequisiteState,
         StorageError::Corrupt { .. } | StorageError::Damaged { .. } | StorageError::CorruptJournal { .. } => {

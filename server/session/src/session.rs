@@ -197,6 +197,15 @@ impl Session {
         settings
     }
 
+    /// The statement that runs, or ran last, as others may see it.
+    pub fn statement_shown(&self) -> String {
+        let activity = self.activity.lock();
+        activity
+            .as_ref()
+            .map(|activity| activity.statement.clone())
+            .unwrap_or_default()
+    }
+
     /// A number for a statement that is written down, unique in the session.
     pub(crate) fn next_statement_id(&self) -> u64 {
         self.statements.fetch_add(1, Ordering::Relaxed) + 1

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod pg;
 pub mod serve;
 pub mod slot;
+mod slow;
 pub mod tls;
 
 pub use config::Config;

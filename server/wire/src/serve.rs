@@ -214,6 +214,11 @@ impl Server {
         }
     }
 
+    /// How many PostgreSQL connections the limit of open files leaves space for, of those that are wanted.
+    pub fn connections_allowed(wanted: usize) -> usize {
+        ConnectionsMax::now(wanted).pg
+    }
+
     /// Where PostgreSQL clients connect.
     pub fn pg_addr(&self) -> SocketAddr {
         self.pg_addr

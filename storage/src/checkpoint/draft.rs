@@ -42,6 +42,15 @@ pub struct Written {
     pub files: usize,
 }
 
+/// What a file of blocks begins with.
+pub(super) fn header(number: u64) -> [u8; ALIGNMENT as usize] {
+    let mut header = [0; ALIGNMENT as usize];
+    header[..4].copy_from_slice(&MAGIC);
+    header[4..8].copy_from_slice(&VERSION.to_le_bytes());
+    header[8..16].copy_from_slice(&number.to_le_bytes());
+    header
+}
+
 impl Draft {
     pub(super) fn new(checkpoints: Arc<Checkpoints>, number: u64) -> Draft {
         Draft {
@@ -67,11 +76,7 @@ impl Draft {
         let failed = |error: object_store::Error| write_error(&path, error);
         if self.upload.is_none() {
             let mut upload = upload_as(&self.checkpoints, &name).await?;
-            let mut header = [0; ALIGNMENT as usize];
-            header[..4].copy_from_slice(&MAGIC);
-            header[4..8].copy_from_slice(&VERSION.to_le_bytes());
-            header[8..16].copy_from_slice(&self.number.to_le_bytes());
-            upload.write(&header);
+            upload.write(&header(self.number));
             self.at = ALIGNMENT;
             self.upload = Some(upload);
         }

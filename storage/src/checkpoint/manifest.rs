@@ -10,7 +10,7 @@ const VERSION: u32 = 2;
 const VERSION_OLDEST: u32 = 1;
 
 /// Where a block is: checkpoint file, position, length in bytes, CRC32C.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "(u64, u64, u64, u32)", into = "(u64, u64, u64, u32)")]
 pub struct BlockRef {
     pub file: u64,

@@ -32,7 +32,7 @@ impl First {
         (self.base_end > 0).then_some(self.offset)
     }
 
-    fn path(directory: &Path) -> PathBuf {
+    pub(super) fn path(directory: &Path) -> PathBuf {
         directory.join(FILE)
     }
 

@@ -414,9 +414,10 @@ impl Scan {
 }
 
 /// A valid block, or what is wrong with it.
-type BlockFinding = Result<(BlockHeader, Members, Vec<u8>), String>;
+pub(super) type BlockFinding = Result<(BlockHeader, Members, Vec<u8>), String>;
 
-fn read_block(
+/// Reads the block at a place of a file of that size.
+pub(super) fn read_block(
     read_ahead: &mut ReadAhead,
     path: &Path,
     position: u64,
@@ -448,7 +449,7 @@ fn read_block(
 }
 
 /// Looks for a valid block behind the invalid one at `position` that was written when that was durable.
-fn refuse_durable_damage(
+pub(super) fn refuse_durable_damage(
     read_ahead: &mut ReadAhead,
     path: &Path,
     position: u64,

@@ -239,6 +239,12 @@ pub const KNOWN: &[Known] = &[
         "Maximum number of index columns that clients should expect.",
     ),
     known(
+        "log_min_duration_statement",
+        "-1",
+        Form::Server,
+        "Statements that run for so long are logged, in milliseconds or with a unit; 0: all, -1: none.",
+    ),
+    known(
         "max_identifier_length",
         "63",
         Form::Fixed,
@@ -475,7 +481,6 @@ pub const HARMLESS: &[Known] = &[
     harmless("log_executor_stats", "off", Form::Boolean),
     harmless("log_lock_waits", "off", Form::Boolean),
     harmless("log_min_duration_sample", "-1", Form::Quantity),
-    harmless("log_min_duration_statement", "-1", Form::Quantity),
     harmless(
         "log_min_error_statement",
         "error",

@@ -1,21 +1,20 @@
-//! What the demo shows: one screen while it runs, a few plain lines at the end. Pure: text from numbers.
+//! What the demo shows at a moment, and the pieces of text that the screen and the plain lines have in common. Pure.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use chrono::NaiveDateTime;
+use millrace_console::flights::VIEWS;
 
+use super::acts::Policy;
+use super::lights::Lights;
+use super::pace::percentile;
+use super::replay::{Killed, Renamed};
+use super::schema::RENAMED_FROM_TO;
 use crate::table::ResultTable;
 
-/// What stands above every screen and summary.
+/// What stands above everything.
 pub const TITLE: &str = "millrace demo: the flights from New York in January 2013, replayed";
-/// Between the panels of a row.
-const GAP: &str = "   ";
-/// Lines of a panel that are not rows: title, header, rule.
-const PANEL_LINES: usize = 3;
-/// Lines around the panels: title, progress, freshness, two addresses, an empty line before each of the two rows of
-/// panels, and two lines of news.
-const OTHER_LINES: usize = 9;
 
 /// How to reach the server.
 #[derive(Debug, Clone)]
@@ -29,15 +28,25 @@ pub struct Addresses {
 }
 
 impl Addresses {
+    /// A command that connects.
+    pub fn psql(&self) -> String {
+        format!(
+            "psql -h {} -p {} -U millrace millrace",
+            self.pg.ip(),
+            self.pg.port()
+        )
+    }
+
+    /// Where the console is.
+    pub fn console(&self) -> String {
+        format!("http://{}/", self.http)
+    }
+
     /// One line for each way to connect, and one where a port was taken.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![
-            format!(
-                "psql:  psql -h {} -p {} -U millrace millrace",
-                self.pg.ip(),
-                self.pg.port()
-            ),
-            format!("look:  http://{}/ in a browser", self.http),
+            format!("psql:  {}", self.psql()),
+            format!("look:  {} in a browser", self.console()),
         ];
         if !self.taken.is_empty() {
             let taken: Vec<String> = self.taken.iter().map(ToString::to_string).collect();
@@ -57,21 +66,52 @@ impl Addresses {
 }
 
 /// A view on the screen.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Panel {
-    /// The view's name.
-    pub name: &'static str,
-    /// What it is an example of.
-    pub kind: &'static str,
     /// Its rows.
     pub table: ResultTable,
+    /// What changed of late.
+    pub lights: Lights,
 }
 
-/// One screen.
+/// What ran beside the views when a batch was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// Heavy queries under a policy.
+    Heavy(Policy),
+    /// The server was killed, and started again.
+    Kill,
+}
+
+/// How fresh a batch was.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// When it was seen, since the start.
+    pub at: Duration,
+    /// From sending it to reading it in a view.
+    pub freshness: Duration,
+    /// What ran beside it.
+    pub beside: Beside,
+}
+
+/// What came of what happened.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// An airline got another's name.
+    Renamed(Renamed),
+    /// The server was killed, and is back; and how long the queries took that its views were compared with.
+    Killed(Killed, Duration),
+}
+
+/// What is shown now.
 #[derive(Debug)]
 pub struct Frame {
     /// How to reach the server.
     pub addresses: Addresses,
+    /// Which of the acts goes on.
+    pub act: usize,
     /// The time in the flights' world.
     pub clock: Option<NaiveDateTime>,
     /// Flights so far.
@@ -80,80 +120,126 @@ pub struct Frame {
     pub rows_a_pass: u64,
     /// Flights a second of late.
     pub rows_per_second: f64,
-    /// From sending a batch to reading it in a view: median and 99th percentile.
-    pub freshness: [Duration; 2],
-    /// Two beside each other, in rows.
+    /// The views, in their order.
     pub panels: Vec<Panel>,
-    /// What was changed last and what came of it.
-    pub news: Vec<String>,
+    /// How fresh each batch was, of late at least.
+    pub samples: Vec<Sample>,
+    /// What happened last.
+    pub outcome: Option<Outcome>,
+    /// Since the start.
+    pub elapsed: Duration,
 }
 
 impl Frame {
-    /// The screen's lines, for a terminal of that size.
-    pub fn render(&self, width: usize, height: usize) -> Vec<String> {
+    /// Before anything happened.
+    pub fn new(addresses: Addresses) -> Self {
+        Frame {
+            addresses,
+            act: 0,
+            clock: None,
+            rows: 0,
+            rows_a_pass: 0,
+            rows_per_second: 0.0,
+            panels: VIEWS.iter().map(|_| Panel::default()).collect(),
+            samples: vec![],
+            outcome: None,
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    /// Flights so far, of how many, and at which rate.
+    pub fn progress(&self) -> String {
         let clock = self
             .clock
-            .map_or_else(String::new, |time| time.format("%Y-%m-%d %H:%M").to_string());
-        let mut lines = vec![
-            TITLE.to_owned(),
-            format!(
-                "{clock}   {} of {} flights   {} rows/s",
-                grouped(self.rows),
-                grouped(self.rows.div_ceil(self.rows_a_pass.max(1)).max(1) * self.rows_a_pass),
-                grouped(self.rows_per_second.round() as u64)
-            ),
-            freshness(self.freshness),
+            .map_or_else(String::new, |time| time.format("%Y-%m-%d %H:%M   ").to_string());
+        format!(
+            "{clock}{} of {} flights   {} flights/s",
+            grouped(self.rows),
+            grouped(self.rows.div_ceil(self.rows_a_pass.max(1)).max(1) * self.rows_a_pass),
+            grouped(self.rows_per_second.round() as u64)
+        )
+    }
+
+    /// Median and 99th percentile beside that; `None` where nothing was sent beside it.
+    pub fn freshness(&self, beside: Beside) -> Option<[Duration; 2]> {
+        let of = self.samples.iter().filter(|sample| sample.beside == beside);
+        let values: Vec<Duration> = of.map(|sample| sample.freshness).collect();
+        (!values.is_empty()).then(|| [50, 99].map(|percent| percentile(&values, percent)))
+    }
+
+    /// The freshness beside nothing and beside heavy queries, as a table.
+    pub fn comparison(&self) -> ResultTable {
+        let kinds = [
+            (Beside::Nothing, "nothing"),
+            (Beside::Heavy(Policy::Pausing), "SELECTs, paused"),
+            (Beside::Heavy(Policy::InTurn), "SELECTs, in turn"),
         ];
-        lines.extend(self.addresses.lines());
-        let panel_rows = self.panels.len().div_ceil(2).max(1);
-        let extra = usize::from(!self.addresses.taken.is_empty());
-        let rows_max = (height.saturating_sub(OTHER_LINES + extra) / panel_rows).saturating_sub(PANEL_LINES);
-        for pair in self.panels.chunks(2) {
-            lines.push(String::new());
-            lines.extend(beside(pair, rows_max));
-        }
-        lines.extend(self.news.iter().cloned());
-        lines.truncate(height);
-        for line in &mut lines {
-            *line = line.chars().take(width).collect::<String>().trim_end().to_owned();
-        }
-        lines
+        let rows = kinds.iter().filter_map(|(beside, name)| {
+            let [median, worst] = self.freshness(*beside)?;
+            Some([(*name).to_owned(), milliseconds(median), milliseconds(worst)])
+        });
+        table(&["beside the view", "p50", "p99"], rows)
     }
 }
 
-/// Two panels beside each other, cut to that many rows.
-fn beside(panels: &[Panel], rows_max: usize) -> Vec<String> {
-    let blocks: Vec<Vec<String>> = panels
-        .iter()
-        .map(|panel| {
-            let mut lines = vec![format!("{}: {}", panel.name, panel.kind)];
-            lines.extend(table_lines(&panel.table, rows_max));
-            lines
-        })
-        .collect();
-    let height = blocks.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = blocks
-        .iter()
-        .map(|lines| lines.iter().map(|line| line.chars().count()).max().unwrap_or(0))
-        .collect();
-    (0..height)
-        .map(|row| {
-            let cells: Vec<String> = blocks
-                .iter()
-                .zip(&widths)
-                .map(|(lines, width)| format!("{:<width$}", lines.get(row).map_or("", String::as_str)))
-                .collect();
-            cells.join(GAP)
-        })
-        .collect()
+impl Renamed {
+    /// The flights of the two names, before and after.
+    pub fn table(&self) -> ResultTable {
+        let shown = |departed: Option<u64>| departed.map_or_else(|| "gone".to_owned(), grouped);
+        let [before, after] = self.departed;
+        let rows = RENAMED_FROM_TO.iter().enumerate();
+        let rows = rows.map(|(index, name)| [(*name).to_owned(), shown(before[index]), shown(after[index])]);
+        table(&["airline", "before", "after"], rows)
+    }
+
+    /// How long it took, in words.
+    pub fn sentence(&self) -> String {
+        format!(
+            "The view was right {} after the UPDATE was sent.",
+            milliseconds(self.took)
+        )
+    }
 }
 
-/// A table as psql shows it, cut to that many rows, without the count below it.
-fn table_lines(table: &ResultTable, rows_max: usize) -> Vec<String> {
-    let text = table.render();
-    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let rows = lines.len().saturating_sub(PANEL_LINES);
-    lines.into_iter().take(2 + rows.min(rows_max)).collect()
+impl Killed {
+    /// What was there before and after.
+    pub fn table(&self) -> ResultTable {
+        let (rows, arrived) = self.on_its_way;
+        let on_its_way = if arrived {
+            "had arrived whole"
+        } else {
+            "had not arrived: sent again"
+        };
+        let facts = [
+            ("killed", format!("process {}", self.process)),
+            ("ready again after", milliseconds(self.ready_after)),
+            (
+                "flights acknowledged",
+                format!("{}, all there", grouped(self.acknowledged)),
+            ),
+            ("on their way", format!("{rows} flights, {on_its_way}")),
+        ];
+        table(
+            &["kill -9", ""],
+            facts.into_iter().map(|(name, value)| [name.to_owned(), value]),
+        )
+    }
+
+    /// The same in words, where the queries that the views were compared with took so long.
+    pub fn sentence(&self, checked: Duration) -> String {
+        format!(
+            "All four views equal their queries, run over what is there ({}); from the kill to the first right answer it took {}.",
+            milliseconds(checked),
+            milliseconds(self.down_for)
+        )
+    }
+}
+
+fn table<const N: usize>(columns: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> ResultTable {
+    ResultTable {
+        columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+        rows: rows.map(|row| row.map(Some).into()).collect(),
+    }
 }
 
 /// How fresh the views are.
@@ -186,101 +272,6 @@ pub fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn table(columns: &[&str], rows: &[&[&str]]) -> ResultTable {
-        ResultTable {
-            columns: columns.iter().map(|name| (*name).to_owned()).collect(),
-            rows: rows
-                .iter()
-                .map(|row| row.iter().map(|value| Some((*value).to_owned())).collect())
-                .collect(),
-        }
-    }
-
-    fn frame() -> Frame {
-        let many = [
-            ["UA", "415", "5.8", "66"],
-            ["B6", "377", "2.1", "41"],
-            ["EV", "311", "14.0", "88"],
-            ["DL", "290", "1.2", "20"],
-        ];
-        let many: Vec<&[&str]> = many.iter().map(|row| &row[..]).collect();
-        Frame {
-            addresses: Addresses {
-                pg: "127.0.0.1:5433".parse().unwrap(),
-                http: "127.0.0.1:40123".parse().unwrap(),
-                taken: vec!["127.0.0.1:8033".parse().unwrap()],
-            },
-            clock: Some("2013-01-03T09:15:00".parse().unwrap()),
-            rows: 2_160,
-            rows_a_pass: 27_004,
-            rows_per_second: 1_799.7,
-            freshness: [Duration::from_micros(3_140), Duration::from_micros(12_900)],
-            panels: vec![
-                Panel {
-                    name: "carrier_delays",
-                    kind: "a filtered aggregate",
-                    table: table(&["carrier", "departed", "delay", "late"], &many),
-                },
-                Panel {
-                    name: "airline_delays",
-                    kind: "a join",
-                    table: table(
-                        &["airline", "departed"],
-                        &[&["United Air Lines Inc.", "415"], &["JetBlue Airways", "377"]],
-                    ),
-                },
-                Panel {
-                    name: "punctuality",
-                    kind: "a view over a view",
-                    table: table(&["class", "departed"], &[&["punctual", "1082"], &["late", "311"]]),
-                },
-            ],
-            news: vec!["UPDATE airlines ...".into(), "  moved".into()],
-        }
-    }
-
-    #[test]
-    fn a_frame_fills_an_ordinary_terminal() {
-        let lines = frame().render(80, 24);
-        assert!(lines.len() <= 24 && lines.iter().all(|line| line.chars().count() <= 80));
-        insta::assert_snapshot!(lines.join("\n"), @r#"
-        millrace demo: the flights from New York in January 2013, replayed
-        2013-01-03 09:15   2,160 of 27,004 flights   1,800 rows/s
-        freshness, from sending a batch to reading it in a view: p50 3.1 ms, p99 12.9 ms
-        psql:  psql -h 127.0.0.1 -p 5433 -U millrace millrace
-        look:  http://127.0.0.1:40123/ in a browser
-        (127.0.0.1:8033 in use: using free ports instead)
-
-        carrier_delays: a filtered aggregate   airline_delays: a join
-         carrier | departed | delay | late      airline               | departed
-        ---------+----------+-------+------    -----------------------+----------
-         UA      |      415 |   5.8 |   66      United Air Lines Inc. |      415
-         B6      |      377 |   2.1 |   41      JetBlue Airways       |      377
-         EV      |      311 |  14.0 |   88
-         DL      |      290 |   1.2 |   20
-
-        punctuality: a view over a view
-         class    | departed
-        ----------+----------
-         punctual |     1082
-         late     |      311
-        UPDATE airlines ...
-          moved
-        "#);
-    }
-
-    #[test]
-    fn a_frame_is_cut_to_a_small_terminal() {
-        for (width, height) in [(0, 0), (1, 1), (20, 9), (40, 14)] {
-            let lines = frame().render(width, height);
-            assert!(lines.len() <= height, "{width}x{height}");
-            assert!(
-                lines.iter().all(|line| line.chars().count() <= width),
-                "{width}x{height}"
-            );
-        }
-    }
 
     #[test]
     fn thousands_are_apart() {

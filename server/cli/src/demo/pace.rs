@@ -131,6 +131,14 @@ impl Meter {
     }
 }
 
+/// The value that so many of a hundred do not exceed.
+pub fn percentile(values: &[Duration], percent: usize) -> Duration {
+    let mut sorted = values.to_vec();
+    sorted.sort();
+    let rank = (sorted.len() * percent).div_ceil(100).max(1) - 1;
+    sorted.get(rank).copied().unwrap_or_default()
+}
+
 fn per_second(rows: u64, elapsed: Duration) -> f64 {
     if elapsed.is_zero() {
         0.0
@@ -169,6 +177,15 @@ mod tests {
         assert_eq!(rate.due(0), Duration::ZERO);
         assert_eq!(rate.due(300), Duration::from_millis(1500));
         assert_eq!(Rate::Max.due(1 << 40), Duration::ZERO);
+    }
+
+    #[test]
+    fn percentiles_are_values_that_came() {
+        let values: Vec<Duration> = (1..=200).rev().map(Duration::from_millis).collect();
+        assert_eq!(percentile(&values, 50), Duration::from_millis(100));
+        assert_eq!(percentile(&values, 99), Duration::from_millis(198));
+        assert_eq!(percentile(&values[..1], 99), Duration::from_millis(200));
+        assert_eq!(percentile(&[], 50), Duration::ZERO);
     }
 
     #[test]

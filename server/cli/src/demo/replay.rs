@@ -3,6 +3,7 @@
 //! A batch is sent with COPY, and then a view is read until it contains the batch: a session sees its own writes, so
 //! the first reading must, and the time that both take is the freshness that the demo reports.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use chrono::{NaiveDateTime, TimeDelta};
@@ -14,27 +15,57 @@ use tokio::time::timeout_at;
 use super::DemoError;
 use super::client::Client;
 use super::data::{self, Flight};
-use super::frame::{Addresses, Frame, Panel, grouped, milliseconds};
 use super::pace::{Meter, Rate};
 use super::schema::{RENAMED_FROM_TO, rename};
+use super::server::ServerProcess;
 
 const COPY_FLIGHTS: &str = "COPY flights FROM STDIN";
 
 /// A replay that goes on.
 pub struct Replay {
     client: Client,
-    addresses: Addresses,
+    pg: SocketAddr,
     rate: Rate,
     stop: watch::Receiver<bool>,
     flights: Vec<Flight>,
+    /// Where the next batch begins.
+    position: usize,
+    /// How often the month was replayed whole.
+    pass: u64,
     /// When the first batch was sent.
     started: Instant,
+    /// From when on, and from which flight, the pace is kept.
+    paced_from: (Instant, u64),
     meter: Meter,
-    /// Flights so far that departed: what the views must add up to.
+    /// Flights so far, whose batches were acknowledged.
+    acknowledged: u64,
+    /// Those that departed: what the views must add up to.
     departed: u64,
     clock: Option<NaiveDateTime>,
-    /// The last change of a table, and what came of it.
-    news: Vec<String>,
+}
+
+/// A change of an airline's name, and what came of it.
+#[derive(Debug, Clone)]
+pub struct Renamed {
+    /// From sending it to reading the view.
+    pub took: Duration,
+    /// The flights of the two names before and after; `None` where the view has no such row.
+    pub departed: [[Option<u64>; 2]; 2],
+}
+
+/// What became of a server that was killed.
+#[derive(Debug, Clone)]
+pub struct Killed {
+    /// The process that was killed.
+    pub process: u32,
+    /// The flights that were acknowledged by then.
+    pub acknowledged: u64,
+    /// The flights of the batch that was on its way, and whether they had arrived.
+    pub on_its_way: (u64, bool),
+    /// From starting the new process to its being ready.
+    pub ready_after: Duration,
+    /// From the kill to reading in a view all that had been acknowledged.
+    pub down_for: Duration,
 }
 
 impl Replay {
@@ -42,22 +73,13 @@ impl Replay {
     ///
     /// # Errors
     /// The server refused something.
-    pub async fn prepare(
-        addresses: Addresses,
-        rate: Rate,
-        stop: watch::Receiver<bool>,
-    ) -> Result<Self, DemoError> {
-        let client = Client::connect(addresses.pg).await?;
+    pub async fn prepare(pg: SocketAddr, rate: Rate, stop: watch::Receiver<bool>) -> Result<Self, DemoError> {
+        let client = Client::connect(pg).await?;
         for statement in RELATIONS {
             client.run(statement).await?;
         }
         for view in &VIEWS {
-            client
-                .run(&format!(
-                    "CREATE MATERIALIZED VIEW {} AS {}",
-                    view.name, view.query
-                ))
-                .await?;
+            client.run(&view.create()).await?;
         }
         for file in &TABLE_FILES {
             let copy = format!(
@@ -68,15 +90,18 @@ impl Replay {
         }
         Ok(Replay {
             client,
-            addresses,
+            pg,
             rate,
             stop,
             flights: data::flights(),
+            position: 0,
+            pass: 0,
             started: Instant::now(),
+            paced_from: (Instant::now(), 0),
             meter: Meter::default(),
+            acknowledged: 0,
             departed: 0,
             clock: None,
-            news: Vec::new(),
         })
     }
 
@@ -84,6 +109,13 @@ impl Replay {
     pub fn start(&mut self) {
         self.started = Instant::now();
         self.meter = Meter::default();
+        self.keep_pace(self.rate);
+    }
+
+    /// Keeps this pace from here on, whatever was late before.
+    pub fn keep_pace(&mut self, rate: Rate) {
+        self.rate = rate;
+        self.paced_from = (Instant::now(), self.meter.rows());
     }
 
     /// Whether somebody asked for the end.
@@ -96,92 +128,104 @@ impl Replay {
         &self.meter
     }
 
-    /// What was changed last and what came of it.
-    pub fn news(&self) -> &[String] {
-        &self.news
+    /// The time in the flights' world.
+    pub fn clock(&self) -> Option<NaiveDateTime> {
+        self.clock
     }
 
-    /// The flights' ranges that make the batches of one pass.
-    pub fn batches(&self) -> Vec<std::ops::Range<usize>> {
-        self.batches_of(self.rate.batch_rows())
+    /// Flights that were sent in this pass, and that a pass has.
+    pub fn progress(&self) -> (usize, usize) {
+        (self.position, self.flights.len())
     }
 
-    /// The same with so many flights each.
-    pub fn batches_of(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
-        (0..self.flights.len())
-            .step_by(rows)
-            .map(|start| start..(start + rows).min(self.flights.len()))
-            .collect()
+    /// Begins the month anew, a month later.
+    pub fn next_pass(&mut self) {
+        self.pass += 1;
+        self.position = 0;
     }
 
     /// Waits until the next batch is due, or until somebody asks for the end.
     pub async fn wait(&mut self) {
-        let due = self.started + self.rate.due(self.meter.rows());
+        let (from, rows) = self.paced_from;
+        let due = from + self.rate.due(self.meter.rows() - rows);
         let asked = signalled(&mut self.stop);
         // Whether it was the time or the signal shows in `is_stopped`.
         let _ = timeout_at(due.into(), asked).await;
     }
 
-    /// Sends a batch and returns when a view contains it: how long that took.
+    /// Sends the next batch, of at most so many flights, and returns when a view contains it: how long that took. `None` at the
+    /// end of the month.
     ///
     /// # Errors
     /// The server failed, or the view does not contain what was sent.
-    pub async fn send(&mut self, batch: std::ops::Range<usize>, pass: u64) -> Result<Duration, DemoError> {
-        let shift = TimeDelta::days(data::MONTH.num_days() * i64::try_from(pass).unwrap_or(0));
-        let flights = &self.flights[batch];
+    pub async fn send(&mut self, rows_max: usize) -> Result<Option<Duration>, DemoError> {
+        let Some(batch) = self.next_batch(rows_max) else {
+            return Ok(None);
+        };
+        let sent = Instant::now();
+        self.client
+            .copy(COPY_FLIGHTS, batch.lines.clone().into_bytes())
+            .await?;
+        self.count(&batch);
+        self.see().await?;
+        let now = Instant::now();
+        self.meter.record(batch.rows, now - sent, now - self.started);
+        Ok(Some(now - sent))
+    }
+
+    fn next_batch(&self, rows_max: usize) -> Option<Batch> {
+        let shift = TimeDelta::days(data::MONTH.num_days() * i64::try_from(self.pass).unwrap_or(0));
+        let end = self.flights.len().min(self.position + rows_max);
+        let flights = &self.flights[self.position..end];
         let mut lines = String::new();
         for flight in flights {
             flight.write_copy_line(shift, &mut lines);
         }
-        let rows = flights.len() as u64;
-        self.departed += flights.iter().filter(|flight| flight.departed).count() as u64;
-        self.clock = flights.last().map(|flight| flight.scheduled + shift);
+        Some(Batch {
+            rows: flights.len() as u64,
+            departed: flights.iter().filter(|flight| flight.departed).count() as u64,
+            clock: flights.last()?.scheduled + shift,
+            lines,
+            end,
+        })
+    }
 
-        let sent = Instant::now();
-        self.client.copy(COPY_FLIGHTS, lines.into_bytes()).await?;
-        let visible = self
-            .client
-            .number(&format!(
-                "SELECT coalesce(sum(departed), 0) FROM {CARRIER_DELAYS}"
-            ))
-            .await?;
-        let now = Instant::now();
-        if visible != self.departed {
-            return Err(DemoError::NotVisible {
+    fn count(&mut self, batch: &Batch) {
+        self.position = batch.end;
+        self.acknowledged += batch.rows;
+        self.departed += batch.departed;
+        self.clock = Some(batch.clock);
+    }
+
+    /// Reads the view that is to contain all that was sent.
+    async fn see(&self) -> Result<(), DemoError> {
+        let sum = format!("SELECT coalesce(sum(departed), 0) FROM {CARRIER_DELAYS}");
+        let visible = self.client.number(&sum).await?;
+        if visible == self.departed {
+            Ok(())
+        } else {
+            Err(DemoError::NotVisible {
                 view: CARRIER_DELAYS,
                 sent: self.departed,
                 visible,
-            });
+            })
         }
-        self.meter.record(rows, now - sent, now - self.started);
-        Ok(now - sent)
     }
 
     /// Gives an airline another's name: the rows that came before move from group to group.
     ///
     /// # Errors
     /// The server failed.
-    pub async fn rename(&mut self, pass: u64) -> Result<(), DemoError> {
-        let statement = rename(pass);
+    pub async fn rename(&mut self) -> Result<Renamed, DemoError> {
+        let statement = rename(self.pass);
         let before = self.departed_of_renamed().await?;
         let sent = Instant::now();
         self.client.run(&statement).await?;
         let after = self.departed_of_renamed().await?;
-        let took = sent.elapsed();
-        let changes: Vec<String> = RENAMED_FROM_TO
-            .iter()
-            .zip(before.iter().zip(&after))
-            .map(|(name, (before, after))| format!("{name} {} -> {}", shown(*before), shown(*after)))
-            .collect();
-        self.news = vec![
-            format!("{statement};"),
-            format!(
-                "  {AIRLINE_DELAYS}, {} later: {}",
-                milliseconds(took),
-                changes.join(", ")
-            ),
-        ];
-        Ok(())
+        Ok(Renamed {
+            took: sent.elapsed(),
+            departed: [before, after],
+        })
     }
 
     /// The flights of the two names; `None` where the view has no such row.
@@ -200,29 +244,54 @@ impl Replay {
         Ok(departed)
     }
 
-    /// Reads every view.
+    /// Kills the server while a batch is on its way to it, starts it again, and looks for everything that was acknowledged.
+    /// `None` at the end of the month.
     ///
     /// # Errors
-    /// The server failed.
-    pub async fn frame(&self) -> Result<Frame, DemoError> {
-        let mut panels = Vec::new();
-        for view in &VIEWS {
-            panels.push(Panel {
-                name: view.name,
-                kind: view.kind,
-                table: self.client.rows(view.show).await?,
-            });
+    /// The server does not start, or has other flights than those that were acknowledged, with or without the batch.
+    pub async fn kill(
+        &mut self,
+        server: &mut ServerProcess,
+        rows: usize,
+    ) -> Result<Option<Killed>, DemoError> {
+        let Some(batch) = self.next_batch(rows) else {
+            return Ok(None);
+        };
+        let killed = Instant::now();
+        let (copied, process) = tokio::join!(
+            self.client.copy(COPY_FLIGHTS, batch.lines.clone().into_bytes()),
+            async { server.kill() }
+        );
+        let process = process?;
+        let acknowledged = self.acknowledged;
+        let ready_after = server.restart().await?;
+        self.client = Client::connect(self.pg).await?;
+        let there = self.client.number("SELECT count(*) FROM flights").await?;
+        let arrived = there == acknowledged + batch.rows;
+        if !arrived && (copied.is_ok() || there != acknowledged) {
+            return Err(DemoError::Lost { acknowledged, there });
         }
-        Ok(Frame {
-            addresses: self.addresses.clone(),
-            clock: self.clock,
-            rows: self.meter.rows(),
-            rows_a_pass: self.flights.len() as u64,
-            rows_per_second: self.meter.recent_rows_per_second(),
-            freshness: [self.meter.freshness(50.0), self.meter.freshness(99.0)],
-            panels,
-            news: self.news.clone(),
-        })
+        if arrived {
+            self.count(&batch);
+        }
+        self.see().await?;
+        let down_for = killed.elapsed();
+        if !arrived {
+            self.client
+                .copy(COPY_FLIGHTS, batch.lines.clone().into_bytes())
+                .await?;
+            self.count(&batch);
+            self.see().await?;
+        }
+        let now = Instant::now();
+        self.meter.record(batch.rows, now - killed, now - self.started);
+        Ok(Some(Killed {
+            process,
+            acknowledged,
+            on_its_way: (batch.rows, arrived),
+            ready_after,
+            down_for,
+        }))
     }
 
     /// Compares every view with its query, run once over everything that was sent; says how long these queries took.
@@ -232,11 +301,8 @@ impl Replay {
     pub async fn check(&self) -> Result<Duration, DemoError> {
         let mut took = Duration::ZERO;
         for view in &VIEWS {
-            let mut kept = self
-                .client
-                .rows(&format!("SELECT * FROM {}", view.name))
-                .await?
-                .rows;
+            let all = format!("SELECT * FROM {}", view.name);
+            let mut kept = self.client.rows(&all).await?.rows;
             let started = Instant::now();
             let mut batch = self.client.rows(view.query).await?.rows;
             took += started.elapsed();
@@ -254,6 +320,13 @@ impl Replay {
     }
 }
 
-fn shown(departed: Option<u64>) -> String {
-    departed.map_or_else(|| "gone".to_owned(), grouped)
+/// Flights that are sent together.
+struct Batch {
+    rows: u64,
+    departed: u64,
+    clock: NaiveDateTime,
+    /// In COPY's text format.
+    lines: String,
+    /// Where the next one begins.
+    end: usize,
 }

@@ -1,64 +1,62 @@
-//! The terminal: a screen of its own for the demo, and the user's back when it ends, however it ends.
+//! The terminal: a screen of its own for the demo with somebody at the keys, and the user's back when it ends, however it ends.
 
-use std::io::{self, Write};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crossterm::cursor::{Hide, MoveTo, Show};
-use crossterm::style::{Attribute, Print, SetAttribute};
-use crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, size};
-use crossterm::{execute, queue};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tokio::time::{MissedTickBehavior, interval};
 
-/// The size where the terminal does not tell it.
-const SIZE_DEFAULT: (u16, u16) = (80, 24);
+use super::client::Client;
+use super::draw::draw;
+use super::stop::Stop;
+use super::story::{Stage, read_views};
+
+/// The time between two screens.
+const FRAME_INTERVAL: Duration = Duration::from_millis(66);
+/// The time between two looks at the views.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How soon the keys are left alone when the screen is gone.
+const KEYS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The demo's screen. Dropping it gives the terminal back.
 pub struct Screen {
-    out: io::Stdout,
+    terminal: DefaultTerminal,
+    is_open: Arc<AtomicBool>,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes the terminal, and listens to its keys.
     ///
     /// # Errors
     /// It cannot be written to.
-    pub fn open() -> io::Result<Self> {
-        let mut screen = Screen { out: io::stdout() };
-        execute!(screen.out, EnterAlternateScreen, Hide, Clear(ClearType::All))?;
+    pub fn open(stage: &Arc<Stage>, stop: &Stop) -> io::Result<Self> {
+        let screen = Screen {
+            terminal: ratatui::try_init()?,
+            is_open: Arc::new(AtomicBool::new(true)),
+        };
+        let (is_open, stage, stop) = (Arc::clone(&screen.is_open), Arc::clone(stage), stop.clone());
+        tokio::task::spawn_blocking(move || listen(&is_open, &stage, &stop));
         Ok(screen)
     }
 
-    /// Columns and lines, as they are now.
-    pub fn size(&self) -> (usize, usize) {
-        let (width, height) = size().unwrap_or(SIZE_DEFAULT);
-        (usize::from(width), usize::from(height))
-    }
-
-    /// Shows these lines in place of the last ones.
-    ///
-    /// # Errors
-    /// The terminal cannot be written to.
-    pub fn draw(&mut self, lines: &[String]) -> io::Result<()> {
-        for (row, line) in (0..).zip(lines) {
-            queue!(self.out, MoveTo(0, row))?;
-            if row == 0 {
-                queue!(self.out, SetAttribute(Attribute::Bold))?;
-            }
-            queue!(
-                self.out,
-                Print(line),
-                SetAttribute(Attribute::Reset),
-                Clear(ClearType::UntilNewLine)
-            )?;
+    /// Draws until it is dropped, or the terminal is gone.
+    pub async fn show(mut self, stage: Arc<Stage>) -> io::Result<()> {
+        let mut ticks = interval(FRAME_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let frame = stage.frame();
+            self.terminal.draw(|target| draw(&frame, target))?;
         }
-        let end = u16::try_from(lines.len()).unwrap_or(u16::MAX);
-        if usize::from(end) < self.size().1 {
-            queue!(self.out, MoveTo(0, end), Clear(ClearType::FromCursorDown))?;
-        }
-        self.out.flush()
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
+        self.is_open.store(false, Ordering::Relaxed);
         restore();
     }
 }
@@ -66,5 +64,79 @@ impl Drop for Screen {
 /// Gives the terminal back. Harmless where it was not taken.
 pub fn restore() {
     // Nothing can be done for a terminal that is gone.
-    let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
+    let _ = ratatui::try_restore();
+}
+
+/// What a key asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Wish {
+    End,
+    Next,
+}
+
+fn wish(key: KeyEvent) -> Option<Wish> {
+    if key.kind != KeyEventKind::Press {
+        return None;
+    }
+    match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::End),
+        KeyCode::Char('q') | KeyCode::Esc => Some(Wish::End),
+        KeyCode::Enter | KeyCode::Char(' ' | 'n') | KeyCode::Right => Some(Wish::Next),
+        _ => None,
+    }
+}
+
+fn listen(is_open: &AtomicBool, stage: &Stage, stop: &Stop) {
+    while is_open.load(Ordering::Relaxed) {
+        match event::poll(KEYS_INTERVAL) {
+            Ok(false) => {}
+            Ok(true) => match event::read() {
+                Ok(Event::Key(key)) => match wish(key) {
+                    Some(Wish::End) => stop.ask(),
+                    Some(Wish::Next) => stage.skip(),
+                    None => {}
+                },
+                Ok(_) => {}
+                Err(_) => return,
+            },
+            Err(_) => return,
+        }
+    }
+}
+
+/// Reads the views for the screen, again and again, over a connection of its own; a server that is gone is looked for again.
+pub async fn look(stage: Arc<Stage>) {
+    let pg = stage.frame().addresses.pg;
+    let mut ticks = interval(LOOK_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut client: Option<Client> = None;
+    loop {
+        ticks.tick().await;
+        let connected = match client.take() {
+            Some(client) => client,
+            None => match Client::connect(pg).await {
+                Ok(client) => client,
+                Err(_) => continue,
+            },
+        };
+        if let Ok(tables) = read_views(&connected).await {
+            stage.show(tables);
+            client = Some(connected);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_end_it_or_go_on() {
+        let key = |code, modifiers| wish(KeyEvent::new(code, modifiers));
+        let (none, control) = (KeyModifiers::NONE, KeyModifiers::CONTROL);
+        assert_eq!(key(KeyCode::Char('c'), control), Some(Wish::End));
+        assert_eq!(key(KeyCode::Char('q'), none), Some(Wish::End));
+        assert_eq!(key(KeyCode::Enter, none), Some(Wish::Next));
+        assert_eq!(key(KeyCode::Char('c'), none), None);
+    }
 }

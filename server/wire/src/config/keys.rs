@@ -292,6 +292,12 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "log_min_duration_statement",
+        default: "-1",
+        help: "Statements that run for so long are logged (target millrace::slow): a time such as 250ms; 0: all, -1: none.",
+        set: |config, text| tuned(config, "log_min_duration_statement", text),
+    },
+    Key {
         name: "memory_limit",
         default: "auto",
         help: "Memory limit of the process, such as 600MB; auto: 70 % of the machine's memory, or of its \

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use axum::body::Body;
@@ -36,6 +36,7 @@ use super::request::{Part, SqlRequest, Whole, parameter_text};
 use super::results::{Completion, ResultWriter};
 use super::{State, error};
 use crate::metrics::StatementKind;
+use crate::slow;
 
 /// The header that names a statement: chosen by the client, else by the server.
 pub(super) const QUERY_ID: HeaderName = HeaderName::from_static("x-query-id");
@@ -263,13 +264,19 @@ struct Answer {
 }
 
 impl Execution {
+    /// Counts a statement that has ended, and writes it down if it took long.
+    fn ended(&self, kind: StatementKind, succeeded: bool, duration: Duration) {
+        self.state.metrics.statement(kind, succeeded, duration);
+        slow::log(&self.statements.session, succeeded, duration);
+    }
+
     /// The next result with its first rows; `None` after the last.
     async fn next_result(&mut self) -> SqlResult<Option<Answer>> {
         let started = Instant::now();
         let kind = self.statements.next_kind();
         let result = self.try_next_result(started).await;
         if result.is_err() {
-            self.state.metrics.statement(kind, false, started.elapsed());
+            self.ended(kind, false, started.elapsed());
         }
         result
     }
@@ -360,18 +367,14 @@ impl Execution {
                     Ok(rows) => (tag, Some(rows)),
                     Err(error) => {
                         let kind = StatementKind::of_tag(&tag.command);
-                        self.state
-                            .metrics
-                            .statement(kind, false, result.started.elapsed());
+                        self.ended(kind, false, result.started.elapsed());
                         return Ok(Err(error));
                     }
                 }
             }
         };
         let duration = result.started.elapsed();
-        self.state
-            .metrics
-            .statement(StatementKind::of_tag(&tag.command), true, duration);
+        self.ended(StatementKind::of_tag(&tag.command), true, duration);
         let notices = self.statements.session.take_notices();
         let tag = tag.render(rows.unwrap_or(0));
         Ok(writer.complete(&Completion {

@@ -194,8 +194,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let row_limit = u64::try_from(execute.max_rows).ok().filter(|rows| *rows > 0);
         let executed = self.execute_portal(&mut portal, row_limit).await;
         match &executed {
-            Ok(()) => self.shared.metrics.statement(kind, true, started.elapsed()),
-            Err(Failure::Sql(_)) => self.shared.metrics.statement(kind, false, started.elapsed()),
+            Ok(()) => self.ended(kind, true, started.elapsed()),
+            Err(Failure::Sql(_)) => self.ended(kind, false, started.elapsed()),
             Err(Failure::Closed(_)) => {}
         }
         executed?;

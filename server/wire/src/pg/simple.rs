@@ -1,6 +1,6 @@
 //! The simple protocol: a text with any number of statements, each answered in turn, the rest dropped at an error.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -15,6 +15,7 @@ use super::connection::{Connection, Failure};
 use super::message::{self, Format, RowWriter};
 use super::wire::Closed;
 use crate::metrics::StatementKind;
+use crate::slow;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers a Query message.
@@ -28,6 +29,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(Failure::Sql(error)) => self.report(error)?,
         }
         self.ready().await
+    }
+
+    /// Counts a statement that has ended, and writes it down if it took long.
+    pub(super) fn ended(&self, kind: StatementKind, succeeded: bool, duration: Duration) {
+        self.shared.metrics.statement(kind, succeeded, duration);
+        slow::log(&self.session, succeeded, duration);
     }
 
     async fn run_statements(&mut self, sql: &str) -> Result<(), Failure> {
@@ -44,7 +51,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     .as_ref()
                     .map_or(kind, |tag| StatementKind::of_tag(&tag.command));
                 if let Some(tag) = tag {
-                    self.shared.metrics.statement(kind, true, started.elapsed());
+                    self.ended(kind, true, started.elapsed());
                     self.wire.put(&complete(&tag, 0))?;
                     self.wire.relieve().await?;
                 }
@@ -59,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         .await;
         if let Err(Failure::Sql(_)) = &answered {
-            self.shared.metrics.statement(kind, false, started.elapsed());
+            self.ended(kind, false, started.elapsed());
         }
         answered
     }
