@@ -64,13 +64,24 @@ pub use sink::{CreateSink, CreateSubscription, SinkInput};
 pub use sqlparser::ast::{
     DataType, Expr, FetchDirection, Ident, IndexColumn, ObjectName, Query, TableConstraint,
 };
-pub use user_type::{CreateDomain, CreateEnum, EnumChange};
+pub use user_type::{CreateDomain, CreateEnum, DomainChange, EnumChange};
 pub use view::{CreateMaterializedView, Emit};
 
 /// The `match_condition` of a normalised `ASOF JOIN .. ON ..`.
 pub const ASOF_INNER: &str = "asof_inner";
 /// The `match_condition` of a normalised `ASOF LEFT JOIN .. ON ..`.
 pub const ASOF_LEFT: &str = "asof_left";
+
+/// What qualifies the alias of a join among the columns of its USING: `USING (k) AS u` is `USING (k, "join alias".u)`.
+pub const JOIN_ALIAS: &str = "join alias";
+/// The table function that `ROWS FROM (..)` becomes.
+pub const ROWS_FROM: &str = "rows from";
+/// What qualifies `system` or `user` among the columns of an INSERT with OVERRIDING.
+pub const OVERRIDING: &str = "overriding";
+/// The function around the value of `SET a[i][j] = v`, whose other arguments are the subscripts.
+pub const ASSIGN_ELEMENT: &str = "assign element";
+/// The function around the value of `SET a[i:j] = v`, whose other arguments are the ends.
+pub const ASSIGN_SLICE: &str = "assign slice";
 
 /// One SQL statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,6 +167,8 @@ pub enum Statement {
     Resume(ObjectReference),
     /// `WAIT`: until background DDL is done.
     Wait,
+    /// `REFRESH MATERIALIZED VIEW [CONCURRENTLY] name`: until it has everything written before.
+    Refresh(ObjectName),
     /// `FLUSH`: until everything written before is visible.
     Flush,
     /// `CHECKPOINT`: until everything committed before is in a checkpoint.

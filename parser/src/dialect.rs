@@ -9,12 +9,15 @@
 //! right side.
 
 use std::any::TypeId;
+use std::ops::ControlFlow;
 
-use sqlparser::ast::{CastKind, Expr};
+use sqlparser::ast::{BinaryOperator, CastKind, Expr};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
+
+use crate::walk::walk_expressions;
 
 /// PostgreSQL's dialect with `FOR SYSTEM_TIME AS OF`.
 #[derive(Debug)]
@@ -84,6 +87,9 @@ impl Dialect for MillraceDialect {
         expr: &Expr,
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if let Some(symmetric) = between_symmetric(parser, expr) {
+            return Some(symmetric);
+        }
         let make = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
             Expr::IsDistinctFrom
         } else if parser.parse_keywords(&[Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM]) {
@@ -111,6 +117,74 @@ impl Dialect for MillraceDialect {
         supports_interval_options, supports_insert_table_alias, supports_create_table_like_parenthesized,
         supports_select_wildcard_with_alias, supports_comma_separated_trim, supports_xml_expressions,
     }
+}
+
+/// How many BETWEEN SYMMETRIC may be within the operands of another one: each is written twice.
+const SYMMETRIC_MAX: usize = 8;
+
+/// `x BETWEEN SYMMETRIC a AND b` is `(x BETWEEN a AND b OR x BETWEEN b AND a)`; ASYMMETRIC says nothing.
+fn between_symmetric(parser: &mut Parser, expr: &Expr) -> Option<Result<Expr, ParserError>> {
+    let tokens: [Token; 3] = parser.peek_tokens();
+    let is = |token: &Token, keyword: Keyword| matches!(token, Token::Word(word) if word.keyword == keyword);
+    let negated = is(&tokens[0], Keyword::NOT);
+    let rest = &tokens[usize::from(negated)..];
+    let symmetric = is(&rest[1], Keyword::SYMMETRIC);
+    if !is(&rest[0], Keyword::BETWEEN) || !(symmetric || is(&rest[1], Keyword::ASYMMETRIC)) {
+        return None;
+    }
+    for _ in 0..2 + usize::from(negated) {
+        parser.advance_token();
+    }
+    let between = match parser.parse_between(expr.clone(), negated) {
+        Ok(Expr::Between {
+            expr,
+            negated,
+            low,
+            high,
+        }) if symmetric => (expr, negated, low, high),
+        other => return Some(other),
+    };
+    let (expr, negated, low, high) = between;
+    let inner: usize = [&expr, &low, &high]
+        .into_iter()
+        .map(|operand| symmetric_in(operand))
+        .sum();
+    if inner > SYMMETRIC_MAX {
+        let message = "BETWEEN SYMMETRIC is nested too deeply";
+        return Some(Err(ParserError::ParserError(message.to_owned())));
+    }
+    let one = |low: &Expr, high: &Expr| {
+        Box::new(Expr::Between {
+            expr: expr.clone(),
+            negated,
+            low: Box::new(low.clone()),
+            high: Box::new(high.clone()),
+        })
+    };
+    let op = match negated {
+        true => BinaryOperator::And,
+        false => BinaryOperator::Or,
+    };
+    Some(Ok(Expr::Nested(Box::new(Expr::BinaryOp {
+        left: one(&low, &high),
+        op,
+        right: one(&high, &low),
+    }))))
+}
+
+/// How many there are in an expression, as they are written there.
+fn symmetric_in(expr: &Expr) -> usize {
+    let mut count = 0;
+    let _ = walk_expressions(expr, |expr| {
+        if let Expr::BinaryOp { left, right, .. } = expr
+            && let (Expr::Between { low, .. }, Expr::Between { high, .. }) = (left.as_ref(), right.as_ref())
+            && low == high
+        {
+            count += 1;
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    count
 }
 
 /// `INTERVAL(3) '1 s'`, whose digits sqlparser forgets.

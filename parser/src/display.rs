@@ -61,6 +61,7 @@ impl Display for Statement {
             Statement::Pause(object) => write!(f, "PAUSE {object}"),
             Statement::Resume(object) => write!(f, "RESUME {object}"),
             Statement::Wait => f.write_str("WAIT"),
+            Statement::Refresh(name) => write!(f, "REFRESH MATERIALIZED VIEW {name}"),
             Statement::Flush => f.write_str("FLUSH"),
             Statement::Checkpoint => f.write_str("CHECKPOINT"),
             Statement::AddWorker => f.write_str("ADD WORKER"),

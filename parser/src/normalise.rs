@@ -1,7 +1,9 @@
 //! Streaming constructs inside queries that sqlparser cannot read, rewritten in the tokens into ones that it can.
 //!
-//! The table in [`crate::ast`] says what becomes what. Spans stay those of the source, so that errors still point at
+//! The table in [`crate::ast`] says what becomes what; [`spellings`] has PostgreSQL's own. Spans stay those of the source, so that errors still point at
 //! what the user wrote; inserted tokens have the span of their neighbour.
+
+mod spellings;
 
 use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
@@ -18,21 +20,12 @@ const WINDOW_FUNCTIONS: [&str; 4] = ["TUMBLE", "HOP", "SESSION", "CUMULATE"];
 pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Failure> {
     disarm_version_words(&mut tokens);
     if tokens.iter().any(|token| is_word(Some(token), "TABLE")) {
-        tokens = whole_tables(tokens);
+        tokens = spellings::whole_tables(tokens);
     }
     if tokens.iter().any(|token| is_window_function(Some(token))) {
         tokens = windows(tokens)?;
     }
-    join_literals(&mut tokens);
-    if tokens.iter().any(|token| is_word(Some(token), "TRIM")) {
-        trims_of_blanks(&mut tokens);
-    }
-    if tokens.iter().any(|token| is_word(Some(token), "EXCLUDE")) {
-        exclusions(&mut tokens)?;
-    }
-    if tokens.iter().any(|token| is_word(Some(token), "SIMILAR")) {
-        similar_substrings(&mut tokens);
-    }
+    spellings::respell(&mut tokens)?;
     if tokens.iter().any(|token| is_word(Some(token), "ASOF")) {
         tokens = asof_joins(tokens)?;
     }
@@ -64,112 +57,6 @@ fn disarm_version_words(tokens: &mut [TokenWithSpan]) {
             }
         }
     }
-}
-
-/// Quoted literals with a line break between them are one.
-fn join_literals(tokens: &mut Vec<TokenWithSpan>) {
-    let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
-    for token in tokens.drain(..) {
-        if let Token::SingleQuotedString(more) = &token.token
-            && let Some(before) = joined.last_mut()
-            && token.span.start.line > before.span.end.line
-            && let Token::SingleQuotedString(text) = &mut before.token
-        {
-            text.push_str(more);
-            before.span.end = token.span.end;
-            continue;
-        }
-        joined.push(token);
-    }
-    *tokens = joined;
-}
-
-/// `TRIM(BOTH FROM x)` is `TRIM(BOTH x)`.
-fn trims_of_blanks(tokens: &mut Vec<TokenWithSpan>) {
-    let mut i = 0;
-    while i < tokens.len() {
-        if is_word(tokens.get(i), "TRIM") && is(tokens.get(i + 1), &Token::LParen) {
-            let is_side = ["BOTH", "LEADING", "TRAILING"]
-                .iter()
-                .any(|side| is_word(tokens.get(i + 2), side));
-            let from = if is_side { i + 3 } else { i + 2 };
-            if is_word(tokens.get(from), "FROM") {
-                tokens.remove(from);
-            }
-        }
-        i += 1;
-    }
-}
-
-/// Of a window's frame: `EXCLUDE NO OTHERS` says nothing, and the others are refused.
-fn exclusions(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
-    let mut i = 1;
-    while i < tokens.len() {
-        let in_frame = ["ROW", "PRECEDING", "FOLLOWING"]
-            .iter()
-            .any(|end| is_word(tokens.get(i - 1), end));
-        if in_frame && is_word(tokens.get(i), "EXCLUDE") {
-            let is_none = is_word(tokens.get(i + 1), "NO") && is_word(tokens.get(i + 2), "OTHERS");
-            if !is_none {
-                let message = "window frames with EXCLUDE are not supported";
-                return Err(Failure::unsupported(message, tokens[i].span.start, ""));
-            }
-            tokens.drain(i..i + 3);
-        }
-        i += 1;
-    }
-    Ok(())
-}
-
-/// `SUBSTRING(x SIMILAR p ESCAPE e)` is `SUBSTRING(x FROM p FOR e)`.
-fn similar_substrings(tokens: &mut [TokenWithSpan]) {
-    for i in 0..tokens.len() {
-        if !(is_word(tokens.get(i), "SUBSTRING") && is(tokens.get(i + 1), &Token::LParen)) {
-            continue;
-        }
-        let mut depth = 0;
-        let mut is_similar = false;
-        for at in i + 1..tokens.len() {
-            depth += nesting(&tokens[at].token);
-            if depth == 0 {
-                break;
-            }
-            let word = if depth != 1 {
-                continue;
-            } else if is_word(tokens.get(at), "SIMILAR") && !is_word(tokens.get(at + 1), "TO") {
-                is_similar = true;
-                "FROM"
-            } else if is_similar && is_word(tokens.get(at), "ESCAPE") {
-                "FOR"
-            } else {
-                continue;
-            };
-            tokens[at].token = Token::make_word(word, None);
-        }
-    }
-}
-
-/// `TABLE t` where a query stands is `SELECT * FROM t`; sqlparser reads it only when nothing follows.
-fn whole_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let mut out = Vec::with_capacity(tokens.len());
-    for i in 0..tokens.len() {
-        let before = i.checked_sub(1).and_then(|before| tokens.get(before));
-        let begins_query = before.is_none()
-            || ["AS", "UNION", "ALL", "EXCEPT", "INTERSECT"]
-                .iter()
-                .any(|word| is_word(before, word));
-        let names_table = matches!(tokens.get(i + 1).map(|next| &next.token), Some(Token::Word(_)));
-        if !(is_word(tokens.get(i), "TABLE") && begins_query && names_table) {
-            out.push(tokens[i].clone());
-            continue;
-        }
-        let span = tokens[i].span;
-        let word = |text: &str| Token::make_word(text, None);
-        for token in [word("SELECT"), Token::Mul, word("FROM")] {
-            out.push(TokenWithSpan { token, span });
-        }
-    }
-    out
 }
 
 fn is_window_function(token: Option<&TokenWithSpan>) -> bool {

@@ -76,6 +76,7 @@ fn ours(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "RESUME",
         "WAIT",
         "FLUSH",
+        "REFRESH",
         "CHECKPOINT",
         "ADD",
         "KILL",

@@ -8,24 +8,25 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::catalog::TableFunctionArgs;
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::cte_worktable::CteWorkTable;
-use datafusion::datasource::provider_as_source;
+use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::{
-    AggregateUDF, ColumnarValue, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+    AggregateUDF, ColumnarValue, Expr, HigherOrderUDF, LogicalPlan, LogicalPlanBuilder, ScalarUDF,
+    TableSource, WindowUDF, cast, col,
 };
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use millrace_sql::streaming::time_join;
 use millrace_sql::streaming::windows::functions as windows;
-use millrace_sql::{Binding, CatalogReader, passes, relations, sql_function};
+use millrace_sql::{Binding, CatalogReader, Fault, Faulty, passes, relations, sql_function};
 
 use crate::relation::{RelationTable, without_keys};
 
@@ -162,6 +163,24 @@ impl<'a> Binder<'a> {
     }
 }
 
+/// The rows of an array.
+fn unnested(array: Expr) -> Result<Arc<dyn TableSource>> {
+    let plan = LogicalPlanBuilder::empty(true)
+        .project([array.alias("value")])?
+        .unnest_column("value")?
+        .build()?;
+    Ok(provider_as_source(Arc::new(ViewTable::new(plan, None))))
+}
+
+/// A relation of one column, which is of another type.
+fn narrowed(provider: Arc<dyn TableProvider>, element: &DataType) -> Result<Arc<dyn TableSource>> {
+    let column = provider.schema().field(0).name().clone();
+    let plan = LogicalPlanBuilder::scan("series", provider_as_source(provider), None)?;
+    let narrow = cast(col(&column), element.clone()).alias(&column);
+    let plan = plan.project([narrow])?.build()?;
+    Ok(provider_as_source(Arc::new(ViewTable::new(plan, None))))
+}
+
 /// DataFusion's series take no other integers.
 fn as_bigint(argument: Expr) -> Expr {
     match argument {
@@ -190,11 +209,35 @@ impl ContextProvider for Binder<'_> {
             .get(name)
             .ok_or_else(|| plan_datafusion_err!("table function \"{name}\" does not exist"))?;
         let mut args: Vec<Expr> = args.into_iter().map(|arg| self.folded(arg)).collect();
+        let mut as_element = None;
         if matches!(name, "generate_series" | "range") {
+            // What makes an array of the series knows of what type its elements are.
+            if let Some(series) = self.state.scalar_functions().get("generate_series") {
+                let array = series.call(args.clone());
+                let element = match array.get_type(&DFSchema::empty())? {
+                    DataType::List(item) => item.data_type().clone(),
+                    other => other,
+                };
+                if matches!(element, DataType::Decimal128(..)) {
+                    return unnested(array);
+                }
+                as_element = (element == DataType::Int32).then_some(element);
+            }
             args = args.into_iter().map(as_bigint).collect();
+            if let Some(Expr::Literal(ScalarValue::Int64(Some(0)), _)) = args.get(2) {
+                let message = "step size cannot equal zero".to_owned();
+                return Err(Faulty {
+                    fault: Fault::InvalidParameter,
+                    message,
+                }
+                .into());
+            }
         }
         let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
-        Ok(provider_as_source(provider))
+        match as_element {
+            Some(element) => narrowed(provider, &element),
+            None => Ok(provider_as_source(provider)),
+        }
     }
 
     fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {

@@ -6,7 +6,7 @@ use super::create::{ColumnDefinition, Identity};
 use super::object::ObjectKind;
 use super::options::Options;
 use super::role::RoleName;
-use super::user_type::EnumChange;
+use super::user_type::{DomainChange, EnumChange};
 
 /// `DROP kind [IF EXISTS] names [CASCADE | RESTRICT]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,6 +153,8 @@ pub enum AlterOperation {
     SetSequence(Box<SequenceClauses>),
     /// What ALTER TYPE changes of an enum.
     ChangeEnum(EnumChange),
+    /// What ALTER DOMAIN changes.
+    ChangeDomain(DomainChange),
 }
 
 /// The clauses of ALTER SEQUENCE, in any order.

@@ -26,6 +26,33 @@ pub struct CreateDomain {
     pub checks: Vec<(Option<Ident>, Expr)>,
 }
 
+/// What ALTER DOMAIN changes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DomainChange {
+    /// `SET DEFAULT expr`, `DROP DEFAULT`.
+    Default(Option<Expr>),
+    /// `SET NOT NULL`, `DROP NOT NULL`.
+    NotNull(bool),
+    /// `ADD [CONSTRAINT name] CHECK (expr)`.
+    AddCheck(Option<Ident>, Box<Expr>),
+    /// `DROP CONSTRAINT [IF EXISTS] name [CASCADE | RESTRICT]`.
+    DropCheck {
+        /// `IF EXISTS`.
+        if_exists: bool,
+        /// The constraint.
+        name: Ident,
+    },
+    /// `RENAME CONSTRAINT from TO to`.
+    RenameCheck {
+        /// The constraint.
+        from: Ident,
+        /// Its new name.
+        to: Ident,
+    },
+    /// `VALIDATE CONSTRAINT name`.
+    Validate(Ident),
+}
+
 /// What ALTER TYPE does with the values of an enum.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EnumChange {

@@ -118,6 +118,7 @@ impl Display for AlterOperation {
             }
             AlterOperation::SetSequence(clauses) => clauses.fmt(f),
             AlterOperation::ChangeEnum(change) => change.fmt(f),
+            AlterOperation::ChangeDomain(change) => change.fmt(f),
         }
     }
 }

@@ -21,7 +21,15 @@ impl Display for CreateFunction {
             },
             self.name,
             parameters.join(", "),
-            self.returns,
+            match self.rows.as_slice() {
+                [] => self.returns.to_string(),
+                rows => {
+                    let rows: Vec<String> = (rows.iter())
+                        .map(|(name, data_type)| format!("{name} {data_type}"))
+                        .collect();
+                    format!("TABLE ({})", rows.join(", "))
+                }
+            },
             self.body
         )
     }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::when;
-use crate::ast::{CreateDomain, CreateEnum, EnumChange};
+use crate::ast::{CreateDomain, CreateEnum, DomainChange, EnumChange};
 use crate::identifier::quote_literal;
 
 impl Display for CreateEnum {
@@ -27,6 +27,24 @@ impl Display for CreateDomain {
             write!(f, " CHECK ({check})")?;
         }
         Ok(())
+    }
+}
+
+impl Display for DomainChange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            DomainChange::Default(Some(default)) => write!(f, "SET DEFAULT {default}"),
+            DomainChange::Default(None) => f.write_str("DROP DEFAULT"),
+            DomainChange::NotNull(true) => f.write_str("SET NOT NULL"),
+            DomainChange::NotNull(false) => f.write_str("DROP NOT NULL"),
+            DomainChange::AddCheck(None, check) => write!(f, "ADD CHECK ({check})"),
+            DomainChange::AddCheck(Some(name), check) => write!(f, "ADD CONSTRAINT {name} CHECK ({check})"),
+            DomainChange::DropCheck { if_exists, name } => {
+                write!(f, "DROP CONSTRAINT {}{name}", when(*if_exists, "IF EXISTS "))
+            }
+            DomainChange::RenameCheck { from, to } => write!(f, "RENAME CONSTRAINT {from} TO {to}"),
+            DomainChange::Validate(name) => write!(f, "VALIDATE CONSTRAINT {name}"),
+        }
     }
 }
 

@@ -52,9 +52,12 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         ));
     }
     let mut operations = vec![];
-    if kind == ObjectKind::Type
-        && let Some(change) = user_type::change(reader)?
-    {
+    let of_type = match kind {
+        ObjectKind::Type => user_type::change(reader)?,
+        ObjectKind::Domain => user_type::domain_change(reader)?,
+        _ => None,
+    };
+    if let Some(change) = of_type {
         return Ok(Some(Statement::AlterRelation(Box::new(AlterRelation {
             kind,
             if_exists,

@@ -1,6 +1,8 @@
 //! `CREATE FUNCTION` and `CREATE AGGREGATE`, whose bodies are SQL expressions.
 
-use sqlparser::ast::{Expr, SelectItem, SetExpr};
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{DataType, Expr, Ident, LimitClause, ObjectName, SelectItem, SetExpr, Value};
 use sqlparser::tokenizer::{Location, Token};
 
 use super::{CreatePrefix, parse_statement};
@@ -8,6 +10,7 @@ use crate::ast::{CreateFunction, Statement};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader, string_of};
 use crate::text;
+use crate::walk::walk_expressions_mut;
 
 /// After `CREATE FUNCTION` or `CREATE AGGREGATE`.
 pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate: bool) -> Parse<Statement> {
@@ -15,11 +18,29 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate:
     reader.need_token(&Token::LParen)?;
     let mut parameters = vec![];
     if !reader.take_token(&Token::RParen) {
-        parameters = reader.list(|reader| Ok((reader.ident()?, reader.parse_data_type()?)))?;
+        let mut place = 0;
+        parameters = reader.list(|reader| {
+            place += 1;
+            parameter(reader, place)
+        })?;
         reader.need_token(&Token::RParen)?;
     }
     reader.need(&["RETURNS"])?;
-    let returns = reader.parse_data_type()?;
+    let mut rows = vec![];
+    let returns = if reader.take(&["TABLE"]) {
+        rows = reader.parenthesised(|reader| Ok((reader.ident()?, reader.parse_data_type()?)))?;
+        match rows.as_slice() {
+            [(_, only)] => only.clone(),
+            _ => DataType::Custom(ObjectName::from(vec![Ident::new("record")]), vec![]),
+        }
+    } else if reader.take(&["SETOF"]) {
+        let data_type = reader.parse_data_type()?;
+        let called = name.0.last().and_then(|part| part.as_ident().cloned());
+        rows.extend(called.map(|called| (called, data_type.clone())));
+        data_type
+    } else {
+        reader.parse_data_type()?
+    };
     let mut body = None;
     while !reader.at_end() {
         let at = reader.here();
@@ -33,7 +54,9 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate:
                     hint,
                 ));
             }
-        } else if reader.take_one_of(&["IMMUTABLE", "STABLE"]).is_some() || reader.take(&["PARALLEL", "SAFE"])
+        } else if reader.take_one_of(&["IMMUTABLE", "STABLE"]).is_some()
+            || reader.take(&["PARALLEL", "SAFE"])
+            || takes_cost(reader)?
         {
             // What the body is tells that.
         } else if reader.take(&["RETURN"]) {
@@ -42,7 +65,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate:
             body = Some(match string_of(&reader.peek_token_ref().token) {
                 Some(text) => {
                     reader.next_token();
-                    body_of(&text, at)?
+                    body_of(&text, !rows.is_empty(), at)?
                 }
                 None => reader.expr()?,
             });
@@ -50,32 +73,125 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate:
             return Err(reader.unexpected("LANGUAGE SQL, IMMUTABLE, RETURN or AS"));
         }
     }
-    let body = body.ok_or_else(|| reader.unexpected("RETURN expression or AS 'expression'"))?;
+    let mut body = body.ok_or_else(|| reader.unexpected("RETURN expression or AS 'expression'"))?;
+    if !rows.is_empty() && !matches!(body, Expr::Subquery(_)) {
+        return Err(reader.unexpected("RETURN (SELECT ..) or AS 'SELECT ..' of a function that gives rows"));
+    }
+    by_name(&mut body, &parameters, reader.here())?;
     Ok(Statement::CreateFunction(Box::new(CreateFunction {
         name,
         or_replace: prefix.or_replace,
         is_aggregate,
         parameters,
         returns,
+        rows,
         body,
     })))
 }
 
-/// The expression of a body: by itself, or behind SELECT.
-fn body_of(body: &str, at: Location) -> Parse<Expr> {
+/// `COST n` and `ROWS n`, which tell PostgreSQL's planner something.
+fn takes_cost(reader: &mut Reader<'_>) -> Parse<bool> {
+    let found = reader.take_one_of(&["COST", "ROWS"]).is_some();
+    if found {
+        reader.number()?;
+    }
+    Ok(found)
+}
+
+/// `name type`, or a type alone.
+fn parameter(reader: &mut Reader<'_>, place: usize) -> Parse<(Ident, DataType)> {
+    let at = reader.here();
+    if let Some(mode) = reader.take_one_of(&["INOUT", "OUT", "VARIADIC"]) {
+        let message = format!("{mode} parameters are not supported");
+        return Err(Failure::unsupported(
+            message,
+            at,
+            "Use RETURNS TABLE (..) for several results.",
+        ));
+    }
+    let _ = reader.take(&["IN"]);
+    // Types of several words, which begin with none that is a name.
+    const BEGINNINGS: [&[&str]; 7] = [
+        &["DOUBLE", "PRECISION"],
+        &["CHARACTER", "VARYING"],
+        &["CHAR", "VARYING"],
+        &["TIMESTAMP", "WITH"],
+        &["TIMESTAMP", "WITHOUT"],
+        &["TIME", "WITH"],
+        &["TIME", "WITHOUT"],
+    ];
+    let is_type = BEGINNINGS.iter().any(|words| reader.at(words));
+    let is_named = !is_type
+        && matches!(reader.peek_nth_token_ref(1).token, Token::Word(_))
+        && !reader_at_default(reader);
+    let name = match is_named {
+        true => reader.ident()?,
+        false => Ident::with_quote('"', format!("${place}")),
+    };
+    let data_type = reader.parse_data_type()?;
+    let at = reader.here();
+    if reader.take_one_of(&["DEFAULT"]).is_some() || reader.take_token(&Token::Eq) {
+        return Err(Failure::unsupported(
+            "defaults of parameters are not supported",
+            at,
+            "",
+        ));
+    }
+    Ok((name, data_type))
+}
+
+/// Whether a type is followed by its default.
+fn reader_at_default(reader: &Reader<'_>) -> bool {
+    matches!(&reader.peek_nth_token_ref(1).token, Token::Word(word) if word.value.eq_ignore_ascii_case("default"))
+}
+
+/// Gives the parameters that a body names by their places (`$1`) their names.
+fn by_name(body: &mut Expr, parameters: &[(Ident, DataType)], at: Location) -> Parse<()> {
+    let missing = walk_expressions_mut(body, |expr| {
+        let Expr::Value(value) = &*expr else {
+            return ControlFlow::Continue(());
+        };
+        let Value::Placeholder(written) = &value.value else {
+            return ControlFlow::Continue(());
+        };
+        let place = written
+            .strip_prefix('$')
+            .and_then(|place| place.parse::<usize>().ok());
+        match place.and_then(|place| parameters.get(place.checked_sub(1)?)) {
+            Some((name, _)) => {
+                *expr = Expr::Identifier(name.clone());
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(written.clone()),
+        }
+    });
+    match missing {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(written) => Err(Failure::invalid(format!("there is no parameter {written}"), at)),
+    }
+}
+
+/// The expression of a body: by itself, or behind SELECT. A query that reads relations, or is to give rows, is a subquery.
+fn body_of(body: &str, gives_rows: bool, at: Location) -> Parse<Expr> {
     let wrong = |why: &str| Failure::invalid(format!("the body of a function is one expression: {why}"), at);
     let body = body.trim().trim_end_matches(';');
-    if !body
-        .get(..6)
-        .is_some_and(|word| word.eq_ignore_ascii_case("select"))
-    {
+    let begins_query = ["select", "with", "values"].iter().any(|word| {
+        let first = body.get(..word.len());
+        first.is_some_and(|first| first.eq_ignore_ascii_case(word))
+    });
+    if !begins_query {
         return text::expression(body).map_err(|error| wrong(&error.message));
     }
     let mut parsed = text::statements(body, parse_statement).map_err(|error| wrong(&error.message))?;
     let statement = parsed.pop().map(|(_, statement)| statement);
-    if let (Some(Statement::Sql(statement)), true) = (statement, parsed.is_empty())
-        && let sqlparser::ast::Statement::Query(query) = *statement
-        && let SetExpr::Select(select) = *query.body
+    let (Some(Statement::Sql(statement)), true) = (statement, parsed.is_empty()) else {
+        return Err(wrong("or one SELECT"));
+    };
+    let sqlparser::ast::Statement::Query(mut query) = *statement else {
+        return Err(wrong("or one SELECT"));
+    };
+    if !gives_rows
+        && let SetExpr::Select(select) = query.body.as_ref()
         && select.from.is_empty()
         && select.selection.is_none()
         && let [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] =
@@ -83,5 +199,13 @@ fn body_of(body: &str, at: Location) -> Parse<Expr> {
     {
         return Ok(expr.clone());
     }
-    Err(wrong("SELECT expression, without FROM"))
+    // Of several rows the first is the result.
+    if !gives_rows && query.limit_clause.is_none() && query.fetch.is_none() {
+        query.limit_clause = Some(LimitClause::LimitOffset {
+            limit: Some(Expr::value(Value::Number("1".into(), false))),
+            offset: None,
+            limit_by: vec![],
+        });
+    }
+    Ok(Expr::Subquery(query))
 }

@@ -1,7 +1,8 @@
-//! Short statements about what runs: CANCEL JOB, PAUSE, RESUME, WAIT, FLUSH, CHECKPOINT, ADD and KILL WORKER, BACKUP.
+//! Short statements about what runs: CANCEL JOB, PAUSE, RESUME, WAIT, REFRESH, FLUSH, CHECKPOINT, ADD and KILL WORKER, BACKUP.
 
 use super::object;
 use crate::ast::{ObjectReference, Statement};
+use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
 /// After `word`; `None` for what sqlparser reads.
@@ -16,6 +17,23 @@ pub(super) fn parse(reader: &mut Reader<'_>, word: &str) -> Parse<Option<Stateme
         "PAUSE" => Statement::Pause(reference(reader)?),
         "RESUME" => Statement::Resume(reference(reader)?),
         "WAIT" => Statement::Wait,
+        "REFRESH" => {
+            reader.need(&["MATERIALIZED", "VIEW"])?;
+            // Those who read it wait for nothing in any case.
+            let _ = reader.take(&["CONCURRENTLY"]);
+            let name = reader.name()?;
+            let at = reader.here();
+            if reader.take(&["WITH", "NO", "DATA"]) {
+                let hint = "Drop it if its rows are not needed.";
+                return Err(Failure::unsupported(
+                    "REFRESH .. WITH NO DATA is not supported",
+                    at,
+                    hint,
+                ));
+            }
+            let _ = reader.take(&["WITH", "DATA"]);
+            Statement::Refresh(name)
+        }
         "FLUSH" if reader.at_end() => Statement::Flush,
         "CHECKPOINT" if reader.at_end() => Statement::Checkpoint,
         "ADD" if reader.take(&["WORKER"]) => Statement::AddWorker,

@@ -2,8 +2,8 @@
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    Expr, Ident, Merge, MergeAction, MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind,
-    MergeUpdateExpr, ObjectName, Parens, Statement as SqlStatement, Values,
+    Expr, Merge, MergeAction, MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind,
+    MergeUpdateExpr, Parens, Statement as SqlStatement, Values,
 };
 use sqlparser::parser::Parser;
 
@@ -102,20 +102,13 @@ fn insert(reader: &mut Reader<'_>) -> Parse<MergeAction> {
     let mut columns = vec![];
     let mut cells: Vec<Expr> = vec![];
     if !reader.take(&["DEFAULT", "VALUES"]) {
-        if !reader.at(&["VALUES"]) && !reader.at(&["OVERRIDING"]) {
-            columns = reader.parenthesised(Reader::ident)?;
-        }
-        if reader.at(&["OVERRIDING"]) {
-            let message = "OVERRIDING is not supported in MERGE";
-            return Err(Failure::unsupported(message, reader.here(), ""));
+        if !reader.at(&["VALUES"]) {
+            // OVERRIDING is one of them, with two parts.
+            columns = reader.parenthesised(Reader::name)?;
         }
         reader.need(&["VALUES"])?;
         cells = reader.parenthesised(Reader::expr)?;
     }
-    let columns: Vec<ObjectName> = columns
-        .into_iter()
-        .map(|column: Ident| vec![column].into())
-        .collect();
     let rows = vec![Parens::with_empty_span(cells)];
     Ok(MergeAction::Insert(MergeInsertExpr {
         insert_token: AttachedToken::empty(),

@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
 /// Words that begin a statement, for the hint at a misspelt one.
-const STARTS: [&str; 42] = [
+const STARTS: [&str; 43] = [
     "ALTER",
     "ANALYZE",
     "BACKUP",
@@ -36,6 +36,7 @@ const STARTS: [&str; 42] = [
     "KILL",
     "PAUSE",
     "PREPARE",
+    "REFRESH",
     "RELEASE",
     "RESET",
     "RESUME",

@@ -3,7 +3,7 @@
 use sqlparser::ast::Expr;
 use sqlparser::tokenizer::Token;
 
-use crate::ast::{AlterOperation, CreateDomain, CreateEnum, EnumChange, Statement};
+use crate::ast::{AlterOperation, CreateDomain, CreateEnum, DomainChange, EnumChange, Statement};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
@@ -103,6 +103,54 @@ fn without_not_null(reader: &mut Reader<'_>, new: &mut CreateDomain) {
         new.default = Some(inner.as_ref().clone());
         new.not_null = true;
     }
+}
+
+/// What follows `ALTER DOMAIN name`; `None`: what other objects have as well.
+pub(super) fn domain_change(reader: &mut Reader<'_>) -> Parse<Option<AlterOperation>> {
+    let change = if reader.take(&["SET", "DEFAULT"]) {
+        DomainChange::Default(Some(reader.expr()?))
+    } else if reader.take(&["DROP", "DEFAULT"]) {
+        DomainChange::Default(None)
+    } else if reader.take(&["SET", "NOT", "NULL"]) {
+        DomainChange::NotNull(true)
+    } else if reader.take(&["DROP", "NOT", "NULL"]) {
+        DomainChange::NotNull(false)
+    } else if reader.take(&["ADD"]) {
+        let name = match reader.take(&["CONSTRAINT"]) {
+            true => Some(reader.ident()?),
+            false => None,
+        };
+        if name.is_some() && reader.at(&["NOT", "NULL"]) {
+            return Err(reader.unexpected("CHECK"));
+        }
+        reader.need(&["CHECK"])?;
+        reader.need_token(&Token::LParen)?;
+        let check = reader.expr()?;
+        reader.need_token(&Token::RParen)?;
+        if reader.at(&["NOT", "VALID"]) {
+            let message = "NOT VALID is not supported: what is there is always looked at";
+            return Err(Failure::unsupported(message, reader.here(), ""));
+        }
+        DomainChange::AddCheck(name, Box::new(check))
+    } else if reader.take(&["DROP", "CONSTRAINT"]) {
+        let if_exists = super::object::if_exists(reader);
+        let name = reader.ident()?;
+        // Nothing needs the constraint of a domain.
+        let _ = super::drop::behavior(reader);
+        DomainChange::DropCheck { if_exists, name }
+    } else if reader.take(&["RENAME", "CONSTRAINT"]) {
+        let from = reader.ident()?;
+        reader.need(&["TO"])?;
+        DomainChange::RenameCheck {
+            from,
+            to: reader.ident()?,
+        }
+    } else if reader.take(&["VALIDATE", "CONSTRAINT"]) {
+        DomainChange::Validate(reader.ident()?)
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(AlterOperation::ChangeDomain(change)))
 }
 
 /// `ADD VALUE ..` or `RENAME VALUE ..` after `ALTER TYPE name`; `None`: it is something else.

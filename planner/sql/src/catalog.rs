@@ -56,6 +56,8 @@ pub trait CatalogReader {
 pub struct SqlFunction {
     /// Folded.
     pub parameters: Vec<String>,
+    /// Whether it gives rows, those of the subquery that the body is.
+    pub gives_rows: bool,
     /// The parameters are columns in it.
     pub body: ast::Expr,
 }

@@ -11,8 +11,8 @@ use crate::binding::Binding;
 use crate::postgres::{names, set_returning};
 use crate::streaming::{time_join, windows};
 use crate::workarounds::{
-    aggregate_order, all_subquery, case_type, counted_sets, named_windows, subquery, unread_clauses,
-    with_recursive,
+    aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, subquery,
+    unread_clauses, with_recursive,
 };
 use crate::{complexity, sql_function};
 
@@ -101,6 +101,15 @@ pub const PASSES: &[Pass] = &[
         what: "says of every name which column it means, as PostgreSQL does",
         why_here: "every FROM has its last form: a relation that is put in later would be looked over",
         step: Step::Text(names::resolve),
+    },
+    Pass {
+        name: "arrays",
+        what: "makes a call of ARRAY[..]",
+        why_here: "behind names, which know where the elements come from",
+        step: Step::Text(|statement, _| {
+            array_literal::as_calls(statement);
+            Ok(())
+        }),
     },
     Pass {
         name: "clauses that are not read",

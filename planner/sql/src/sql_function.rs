@@ -6,12 +6,14 @@ use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Visitor, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, SelectItem, SetExpr,
+    TableAlias, TableAliasColumnDef, TableFactor, Visitor, VisitorMut,
 };
-use millrace_parser::walk::Walk;
+use millrace_parser::walk::{Walk, walk_expressions};
 
 use crate::catalog::{CatalogReader, SqlFunction};
 use crate::error::{Fault, Faulty};
+use crate::template::{self, call};
 
 /// Functions that call functions: more than this is a circle.
 const DEPTH_MAX: usize = 32;
@@ -41,12 +43,27 @@ struct Expander<'a> {
 impl VisitorMut for Expander<'_> {
     type Break = Box<DataFusionError>;
 
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        match self.relation(factor) {
+            Ok(Some(derived)) => {
+                *factor = derived;
+                ControlFlow::Continue(())
+            }
+            Ok(None) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
+    }
+
     /// Arguments were expanded before the call that they are in.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         let Expr::Function(call) = expr else {
             return ControlFlow::Continue(());
         };
         let expanded = match self.catalog.function(&call.name) {
+            Ok(Some(function)) if function.gives_rows => Err(DataFusionError::NotImplemented(format!(
+                "function {} gives rows: it can be called only in FROM",
+                call.name
+            ))),
             Ok(Some(function)) => self.body(call, &function),
             Ok(None) => return ControlFlow::Continue(()),
             Err(error) => Err(error),
@@ -62,6 +79,85 @@ impl VisitorMut for Expander<'_> {
 }
 
 impl Expander<'_> {
+    /// The query that a function in FROM is; `None`: it is another relation.
+    fn relation(&self, factor: &TableFactor) -> Result<Option<TableFactor>> {
+        let (name, given, alias, with_ordinality) = match factor {
+            TableFactor::Table {
+                name,
+                args: Some(args),
+                alias,
+                with_ordinality,
+                ..
+            } => (name, &args.args, alias, *with_ordinality),
+            TableFactor::Function {
+                name,
+                args,
+                alias,
+                with_ordinality,
+                ..
+            } => (name, args, alias, *with_ordinality),
+            _ => return Ok(None),
+        };
+        let Some(function) = self.catalog.function(name)? else {
+            return Ok(None);
+        };
+        if with_ordinality {
+            let message = format!("function {name} WITH ORDINALITY is not supported");
+            return Err(DataFusionError::NotImplemented(message));
+        }
+        let Expr::Function(mut written) = call("f", vec![]) else {
+            return Ok(None);
+        };
+        written.name = name.clone();
+        if let FunctionArguments::List(list) = &mut written.args {
+            list.args = given.clone();
+        }
+        let body = self.body(&written, &function)?;
+        let called = name.0.last().and_then(|part| part.as_ident().cloned());
+        let called = called.unwrap_or_else(|| Ident::new("f"));
+        let query = match body {
+            Expr::Nested(inner) if function.gives_rows => match *inner {
+                Expr::Subquery(query) => query,
+                other => {
+                    return Err(DataFusionError::Internal(format!("{other} is no query")));
+                }
+            },
+            // Its value is a row of one column.
+            value => {
+                let mut query = template::parse("SELECT 1")
+                    .map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
+                if let SetExpr::Select(select) = query.body.as_mut() {
+                    let alias = alias.as_ref().map_or(called.clone(), |alias| alias.name.clone());
+                    select.projection = vec![SelectItem::ExprWithAlias { expr: value, alias }];
+                }
+                Box::new(query)
+            }
+        };
+        let mut shown = alias.clone().unwrap_or_else(|| TableAlias {
+            explicit: true,
+            name: called.clone(),
+            columns: vec![],
+            at: None,
+        });
+        // A column that is called after the function is called after its alias.
+        if let SetExpr::Select(select) = query.body.as_ref()
+            && let [SelectItem::ExprWithAlias { alias: column, .. }] = select.projection.as_slice()
+            && folded(column) == folded(&called)
+            && shown.columns.is_empty()
+        {
+            shown.columns.push(TableAliasColumnDef {
+                name: shown.name.clone(),
+                data_type: None,
+            });
+        }
+        Ok(Some(TableFactor::Derived {
+            lateral: true,
+            subquery: query,
+            alias: Some(shown),
+            sample: None,
+        }))
+    }
+
     fn body(&self, call: &Function, function: &SqlFunction) -> Result<Expr> {
         let wrong = |fault: Fault, message: String| -> DataFusionError { Faulty { fault, message }.into() };
         if self.depth >= DEPTH_MAX {
@@ -84,6 +180,13 @@ impl Expander<'_> {
                 arguments.len()
             );
             return Err(wrong(Fault::UndefinedFunction, message));
+        }
+        // What reads relations would take the columns of an argument for theirs.
+        if has_query(&function.body) && arguments.iter().any(names_columns) {
+            return Err(DataFusionError::NotImplemented(format!(
+                "an argument of function {} that names columns is not supported, because its body reads relations",
+                call.name
+            )));
         }
         let mut body = function.body.clone();
         expand_at(&mut body, self.catalog, self.depth + 1)?;
@@ -121,6 +224,27 @@ fn arguments(call: &Function) -> Option<Vec<Expr>> {
         }
         _ => None,
     }
+}
+
+/// Whether there is a query in an expression.
+fn has_query(expr: &Expr) -> bool {
+    struct Queries;
+    impl Visitor for Queries {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    expr.walk(&mut Queries).is_break()
+}
+
+fn names_columns(expr: &Expr) -> bool {
+    let found = walk_expressions(expr, |expr| match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// How many expressions it is made of.

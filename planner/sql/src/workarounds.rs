@@ -3,6 +3,7 @@
 
 pub(crate) mod aggregate_order;
 pub(crate) mod all_subquery;
+pub(crate) mod array_literal;
 pub mod case_type;
 pub(crate) mod counted_sets;
 pub(crate) mod named_windows;

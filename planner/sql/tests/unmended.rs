@@ -55,6 +55,13 @@ const FAULTS: &[Fault] = &[
         right: "0",
     },
     Fault {
+        file: "sql/src/workarounds/array_literal.rs",
+        issue: None,
+        sql: "SELECT (SELECT array_length(ARRAY[t.x])) FROM (VALUES (1)) AS t(x)",
+        does: Does::Fail("t.x"),
+        right: "1",
+    },
+    Fault {
         file: "sql/src/workarounds/all_subquery.rs",
         issue: None,
         sql: "SELECT 3 > ALL (SELECT * FROM (VALUES (1), (2)) AS t(x))",

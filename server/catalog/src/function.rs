@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_functions::sql::{named_types, rewrite};
 use millrace_parser::walk::Walk;
-use millrace_postgres::error::SqlResult;
+use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types::named::TypeNames;
 use millrace_sql::SqlFunction;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,8 @@ pub struct FunctionDef {
     /// Names, folded, and types.
     pub parameters: Vec<(String, ast::DataType)>,
     pub returns: ast::DataType,
+    /// The columns of its rows, folded, if it gives rows.
+    pub rows: Vec<(String, ast::DataType)>,
     pub body: Expr,
 }
 
@@ -30,6 +32,8 @@ pub struct StoredFunction {
     aggregate: bool,
     parameters: Vec<(String, String)>,
     returns: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rows: Vec<(String, String)>,
     body: String,
 }
 
@@ -42,13 +46,40 @@ impl FunctionDef {
         let mut body = self.body.clone();
         // It never breaks off.
         let _ = body.walk_mut(&mut Typed(&self.parameters));
-        let mut body = cast(body, &self.returns);
+        let mut body = match self.rows.is_empty() {
+            true => cast(body, &self.returns),
+            false => self.rows_of(body)?,
+        };
         named_types::resolve(&mut body, names)?;
         rewrite::expression(&mut body)?;
         Ok(SqlFunction {
             parameters: self.parameters.iter().map(|(name, _)| name.clone()).collect(),
+            gives_rows: !self.rows.is_empty(),
             body,
         })
+    }
+
+    /// The query of a body, whose columns are called and typed as it was said.
+    fn rows_of(&self, body: Expr) -> SqlResult<Expr> {
+        let Expr::Subquery(query) = body else {
+            return Err(SqlError::internal(
+                "the body of a function that gives rows is no query",
+            ));
+        };
+        let numbers = (1..=self.rows.len()).map(|number| format!("\"{number}\""));
+        let columns = self.rows.iter().zip(numbers.clone());
+        let columns = columns.map(|((name, data_type), number)| {
+            format!(
+                "CAST({number} AS {data_type}) AS {}",
+                millrace_parser::quote_identifier(name)
+            )
+        });
+        let text = format!(
+            "(SELECT {} FROM ({query}) AS \"rows of a function\" ({}))",
+            columns.collect::<Vec<_>>().join(", "),
+            numbers.collect::<Vec<_>>().join(", ")
+        );
+        Ok(millrace_parser::parse_expression(&text)?)
     }
 
     /// `(integer, text)`: the types that it takes.
@@ -70,6 +101,9 @@ impl FunctionDef {
                 .map(|(name, data_type)| (name.clone(), data_type.to_string()))
                 .collect(),
             returns: self.returns.to_string(),
+            rows: (self.rows.iter())
+                .map(|(name, data_type)| (name.clone(), data_type.to_string()))
+                .collect(),
             body: self.body.to_string(),
         }
     }
@@ -92,6 +126,9 @@ impl FunctionDef {
                 .map(|(name, text)| Ok((name.clone(), data_type(text)?)))
                 .collect::<Result<_, String>>()?,
             returns: data_type(&stored.returns)?,
+            rows: (stored.rows.iter())
+                .map(|(name, text)| Ok((name.clone(), data_type(text)?)))
+                .collect::<Result<_, String>>()?,
             body: millrace_parser::parse_expression(&stored.body).map_err(|error| error.message)?,
         })
     }

@@ -10,14 +10,17 @@
 //! | `array_without(a, x)` | `array_remove` |
 //! | `array_bounds(a)` | `array_dims` |
 //! | `array_checked(a)` | `ARRAY[..]` of arrays, which must have one length |
+//! | `array_with_element(a, v, i, ..)`, `array_with_part(a, v, l, u)` | what `SET a[i] = v` and `SET a[l:u] = v` make of `a` |
 //! | `array_order(a)` | bytes that compare as the arrays do, NULL being the largest element |
 //!
 //! [`rewritten`] puts in the first ones by their syntax, [`crate::sql::bound`] the others in a bound plan.
 
 pub mod acl;
+pub mod assigned;
 mod flat;
 pub(crate) mod members;
 mod numbered;
+mod subscripts;
 
 use std::sync::Arc;
 
@@ -95,7 +98,11 @@ impl Function {
 
 /// The functions.
 pub fn udfs() -> Vec<Arc<ScalarUDF>> {
-    ALL.into_iter().map(udf).chain([numbered::udf()]).collect()
+    ALL.into_iter()
+        .map(udf)
+        .chain([numbered::udf()])
+        .chain(assigned::udfs())
+        .collect()
 }
 
 fn udf(function: Function) -> Arc<ScalarUDF> {
@@ -123,6 +130,8 @@ fn bound(number: &str) -> ast::Expr {
 }
 
 fn subscripted(root: &ast::Expr, chain: &[AccessExpr]) -> Option<ast::Expr> {
+    let (root, chain) = subscripts::column_before(root, chain);
+    let (root, chain) = (&root, chain);
     let subscripts = chain
         .iter()
         .map(|access| match access {

@@ -109,9 +109,14 @@ impl ScalarUDFImpl for EnumFunction {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let field = match self.kind {
             Kind::Held => match args.scalar_arguments.get(1).copied().flatten() {
-                Some(ScalarValue::Utf8(Some(name))) => cast::named(name)?
-                    .field(HELD, true)
-                    .with_data_type(args.arg_fields[0].data_type().clone()),
+                Some(ScalarValue::Utf8(Some(name))) => {
+                    let field = cast::named(name)?.field(HELD, true);
+                    match args.arg_fields[0].data_type() {
+                        // The elements say the type.
+                        DataType::List(_) => field,
+                        data_type => field.with_data_type(data_type.clone()),
+                    }
+                }
                 _ => return Err(exec_datafusion_err!("the second argument of {HELD} is a type")),
             },
             Kind::First | Kind::Last => self.asked(args.arg_fields)?.sql_type().field(self.name(), true),
@@ -124,7 +129,17 @@ impl ScalarUDFImpl for EnumFunction {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if self.kind == Kind::Held {
-            return Ok(args.args[0].clone());
+            let DataType::List(item) = args.return_field.data_type() else {
+                return Ok(args.args[0].clone());
+            };
+            let item = Arc::clone(item);
+            return on_arrays(&args, |arrays, _| {
+                let lists = arrays[0].as_list::<i32>();
+                let values = arrow::compute::cast(lists.values(), item.data_type())?;
+                let nulls = lists.nulls().cloned();
+                let lists = ListArray::try_new(item, lists.offsets().clone(), values, nulls)?;
+                Ok(Arc::new(lists))
+            });
         }
         let known = self.asked(&args.arg_fields)?;
         let one = |value: Option<&String>| ColumnarValue::Scalar(ScalarValue::Utf8(value.cloned()));

@@ -29,6 +29,7 @@
 //! | `alike` | `coalesce` and its like over uuid and jsonb |
 //! | [`division`] | division of floats and numerics |
 //! | [`numeric`] | rounding, logarithms, powers, `width_bucket` |
+//! | [`series`] | `generate_series` of numbers |
 //! | [`sum`] | sums of integers that fail on overflow |
 //! | `float_frames` | `sum` and `avg` of floats over frames that move |
 //! | [`regex`] | regular expressions, SIMILAR TO, `substring` |
@@ -70,6 +71,7 @@ pub mod padded;
 mod ranking;
 pub mod regex;
 pub mod registry;
+pub mod series;
 pub mod sql;
 pub mod sum;
 pub mod syntax;

@@ -9,7 +9,7 @@ use crate::sql::quantified;
 use crate::{
     alike, arithmetic, arrays, by_pattern, bytes, cast, date_part, date_trunc, datetime, domain, encoding,
     enums, float_frames, format, integers, jsonb, length, made_times, numeric, operators, ordered_set,
-    ranking, regex, sum, system, text, trigonometry, without, zoned_shift,
+    ranking, regex, series, sum, system, text, trigonometry, without, zoned_shift,
 };
 
 /// Registers all of them.
@@ -46,7 +46,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
         .chain(made_times::udfs())
         .chain(enums::udfs())
         .chain(bytes::udfs())
-        .chain([zoned_shift::series(), domain::udf()])
+        .chain([zoned_shift::series(), series::udf(), domain::udf()])
     {
         registry.register_udf(function)?;
     }

@@ -3,11 +3,13 @@
 //! | module | looks at | what |
 //! |---|---|---|
 //! | [`rewrite`] | the syntax tree | casts, operators and names of functions; calls the others |
+//! | `calls` | the syntax tree | calls of functions |
 //! | [`literals`] | the syntax tree | the types of literals |
 //! | [`quantified`] | the syntax tree | comparisons with ANY and ALL of an array; `ARRAY(SELECT ..)` |
 //! | `row_values` | the syntax tree | comparisons of rows |
+//! | `hypothetical` | the syntax tree | `rank(x) WITHIN GROUP (ORDER BY y)` |
 //! | `json_aggregates` | the syntax tree | `jsonb_agg`, `jsonb_object_agg` |
-//! | `set_returning` | the syntax tree | functions in FROM |
+//! | `set_returning`, `rows_from` | the syntax tree | functions in FROM |
 //! | `with_ties` | the syntax tree | FETCH FIRST .. WITH TIES |
 //! | [`column_names`] | the syntax tree | what columns are called that a query does not name |
 //! | [`comparisons`] | the bound plan | literals beside what has a type only then, in IN and BETWEEN |
@@ -24,10 +26,12 @@
 //! It uses the functions beside it; none of these uses it.
 
 pub mod bound;
+mod calls;
 pub mod column_names;
 pub mod comparisons;
 mod enum_arguments;
 pub mod equality;
+mod hypothetical;
 mod json_aggregates;
 pub mod literals;
 mod named_arguments;
@@ -36,6 +40,7 @@ pub mod output_types;
 pub mod quantified;
 pub mod rewrite;
 mod row_values;
+mod rows_from;
 mod set_returning;
 pub mod sort_key;
 mod stored_texts;

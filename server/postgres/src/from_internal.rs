@@ -3,6 +3,7 @@
 //! Every `match` here is exhaustive over the enums that are ours; for DataFusion and Arrow every variant is named, so
 //! that a new version makes itself noticed. What only a defect can cause is `XX000` with its text.
 
+mod numbers;
 mod planning;
 
 use arrow::error::ArrowError;
@@ -16,6 +17,7 @@ use millrace_resource::error::ResourceError;
 use millrace_sql::{Fault, Faulty};
 use millrace_storage::StorageError;
 
+use self::numbers::{cast, numeric_overflow, overflow};
 use self::planning::{known_plan_error, no_operator};
 use crate::error::input::shortened;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -35,6 +37,9 @@ pub fn parse(error: ParseError) -> SqlError {
 
 /// What is well-formed SQL, but defines something that cannot be.
 fn invalid_definition(message: &str) -> Option<SqlState> {
+    if message.starts_with("there is no parameter ") {
+        return Some(SqlState::UndefinedParameter);
+    }
     if !message.starts_with("column \"") && !message.starts_with("more than one primary key") {
         return None;
     }
@@ -389,6 +394,19 @@ fn not_implemented(message: &str) -> SqlError {
         )
         .with_hint("Compute it in a subquery in FROM.");
     }
+    if text.contains("does not support logical expression AggregateFunction") {
+        return SqlError::new(
+            SqlState::GroupingError,
+            "aggregate functions are not allowed here",
+        );
+    }
+    if text.contains("does not support logical expression OuterReferenceColumn") {
+        return SqlError::unsupported("a correlated subquery of this form is not supported")
+            .with_hint("Write it as a join, or move it to the list of columns.");
+    }
+    if text.starts_with("Decimal scale ") || text.contains("exceeds the maximum supported precision") {
+        return numeric_overflow();
+    }
     // It is known to the parser, but for no types that there are.
     let operator = (text
         .strip_prefix("Operator ")
@@ -478,63 +496,6 @@ fn execution(message: &str) -> SqlError {
         cast(&text)
     } else {
         SqlError::new(SqlState::InvalidParameterValue, text)
-    }
-}
-
-fn overflow(message: &str) -> SqlError {
-    let lower = message.to_lowercase();
-    let type_name = [
-        ("int16", "smallint"),
-        ("i16", "smallint"),
-        ("int32", "integer"),
-        ("i32", "integer"),
-        ("int64", "bigint"),
-        ("i64", "bigint"),
-    ]
-    .into_iter()
-    .find(|(arrow, _)| lower.contains(arrow))
-    .map(|(_, sql)| sql);
-    let text = match type_name {
-        Some(type_name) => format!("{type_name} out of range"),
-        None => "value out of range".to_string(),
-    };
-    SqlError::new(SqlState::NumericValueOutOfRange, text).with_detail(plain(message))
-}
-
-fn cast(message: &str) -> SqlError {
-    let text = plain(message);
-    let lower = text.to_lowercase();
-    // "Cannot cast string 'abc' to value of Int32 type"
-    let quoted = text.split('\'').nth(1);
-    let to = lower.rsplit(" to ").next().unwrap_or_default();
-    let types = [
-        ("int16", "smallint"),
-        ("int32", "integer"),
-        ("int64", "bigint"),
-        ("float32", "real"),
-        ("float64", "double precision"),
-        ("decimal", "numeric"),
-        ("boolean", "boolean"),
-        ("date", "date"),
-        ("timestamp", "timestamp"),
-        ("interval", "interval"),
-        ("time", "time"),
-    ];
-    let type_name = types
-        .into_iter()
-        .find(|(arrow, _)| to.contains(arrow))
-        .map(|(_, sql)| sql);
-    if lower.contains("can't cast value") || lower.contains("cannot be cast") || lower.contains("too large") {
-        let type_name = type_name.unwrap_or("the target type");
-        return SqlError::new(
-            SqlState::NumericValueOutOfRange,
-            format!("{type_name} out of range"),
-        )
-        .with_detail(text);
-    }
-    match (quoted, type_name) {
-        (Some(value), Some(type_name)) => crate::error::input::invalid(type_name, value),
-        _ => SqlError::new(SqlState::InvalidTextRepresentation, text),
     }
 }
 

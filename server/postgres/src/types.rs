@@ -443,7 +443,9 @@ pub fn modifier(field: &Field) -> i32 {
     }
     match field.data_type() {
         DataType::List(item) => modifier(item),
-        DataType::Decimal128(precision, scale) if !field.metadata().contains_key(ANNOTATION) => {
+        DataType::Decimal128(precision, scale)
+            if *scale >= 0 && !field.metadata().contains_key(ANNOTATION) =>
+        {
             ((i32::from(*precision) << 16) | i32::from(*scale)) + HEADER_BYTES
         }
         _ => digits::modifier(field).unwrap_or(-1),

@@ -166,6 +166,7 @@ fn needs(statement: &Statement) -> Vec<Need> {
         | Statement::CreateSecret(_)
         | Statement::AlterSecret(_)
         | Statement::Pause(_)
+        | Statement::Refresh(_)
         | Statement::Resume(_)
         | Statement::Subscribe(_)
         | Statement::DeclareSubscribeCursor(_)

@@ -168,7 +168,7 @@ impl Replacer<'_> {
                 .first()
                 .and_then(|argument| literal_text(argument))
             {
-                Some(name) => object_names::to_regtype(&name)?,
+                Some(name) => object_names::to_regtype(session, &name)?,
                 None if self.acts => return Ok(None),
                 None => Expr::value(Value::Null),
             },

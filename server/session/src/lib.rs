@@ -60,6 +60,7 @@ mod notice;
 mod object_names;
 mod outcome;
 mod overlay;
+mod overriding;
 mod parameters;
 mod position;
 mod prepared;

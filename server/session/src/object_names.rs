@@ -11,11 +11,13 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_catalog::Object;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::user_type::type_oid;
 use millrace_functions::sql::column_names;
 use millrace_functions::{cast, syntax};
 use millrace_parser::name_parts;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
+use millrace_postgres::types::named::{TypeNames, resolved};
 use millrace_storage::ObjectId;
 use millrace_system::pg_catalog::functions::{NAME_OF_RELATION, OID_OF_RELATION};
 use millrace_system::pg_catalog::{FIRST_OID, namespace_oid};
@@ -273,8 +275,9 @@ pub fn to_regclass(session: &Session, text: &str) -> SqlResult<Expr> {
 ///
 /// # Errors
 /// None that a name can bring about.
-pub fn to_regtype(text: &str) -> SqlResult<Expr> {
-    match data_type(text) {
+pub fn to_regtype(session: &Session, text: &str) -> SqlResult<Expr> {
+    let scope = session.scope();
+    match data_type(&session.database().reader(&scope), text) {
         Ok((oid, _)) => Ok(Expr::value(Value::Number(oid.to_string(), false))),
         Err(error)
             if matches!(
@@ -295,7 +298,10 @@ fn found(session: &Session, text: &str, kind: Kind) -> SqlResult<(i64, String)> 
     match kind {
         Kind::Relation => relation(session, text),
         Kind::Schema => schema(session, text),
-        Kind::Type => data_type(text),
+        Kind::Type => {
+            let scope = session.scope();
+            data_type(&session.database().reader(&scope), text)
+        }
     }
 }
 
@@ -385,7 +391,7 @@ fn schema(session: &Session, text: &str) -> SqlResult<(i64, String)> {
     }
 }
 
-fn data_type(text: &str) -> SqlResult<(i64, String)> {
+fn data_type(names: &dyn TypeNames, text: &str) -> SqlResult<(i64, String)> {
     use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
     use datafusion::sql::sqlparser::parser::Parser;
     let unknown = || {
@@ -398,21 +404,37 @@ fn data_type(text: &str) -> SqlResult<(i64, String)> {
         .try_with_sql(text)
         .and_then(|mut parser| parser.parse_data_type())
         .map_err(|_| unknown())?;
-    let field = types::from_sql(&parsed)?.field("", true);
+    let known = resolved(&parsed, names)?;
+    if let Some(domain) = known.domains.first() {
+        return Ok((i64::from(type_oid(ObjectId(domain.id))), domain.shown()));
+    }
+    let field = types::from_sql(&known.data_type)?.field("", true);
     let pg: Type = types::pg_type(&field);
     Ok((i64::from(pg.oid()), types::plain_name(&field)))
 }
 
 #[cfg(test)]
 mod tests {
+    use millrace_postgres::types::named::NamedType;
+
     use super::*;
+
+    /// Nobody made a type.
+    struct Nothing;
+
+    impl TypeNames for Nothing {
+        fn named(&self, _: &ast::ObjectName) -> SqlResult<Option<NamedType>> {
+            Ok(None)
+        }
+    }
 
     #[test]
     fn types_have_the_oids_of_postgresql() {
-        assert_eq!(data_type("int4").unwrap(), (23, "integer".to_string()));
-        assert_eq!(data_type("text").unwrap(), (25, "text".to_string()));
-        assert_eq!(data_type("nosuch").unwrap_err().code, SqlState::UndefinedObject);
-        assert_eq!(to_regtype("hstore").unwrap().to_string(), "NULL");
-        assert_eq!(to_regtype("int8").unwrap().to_string(), "20");
+        assert_eq!(data_type(&Nothing, "int4").unwrap(), (23, "integer".to_string()));
+        assert_eq!(data_type(&Nothing, "text").unwrap(), (25, "text".to_string()));
+        assert_eq!(
+            data_type(&Nothing, "nosuch").unwrap_err().code,
+            SqlState::UndefinedObject
+        );
     }
 }

@@ -119,6 +119,7 @@ async fn execute_unnoted(
         Statement::ResetVariable(name) => set::reset(session, name.as_deref()),
         Statement::Drop(drop) => Box::pin(drop::execute(session, &drop)).await,
         Statement::Fetch(fetch) => Box::pin(cursor::fetch(session, &fetch, running)).await,
+        Statement::Refresh(name) => Box::pin(job::refresh(session, &name)).await,
         Statement::Flush => Box::pin(transaction::flush(session)).await,
         Statement::Checkpoint => Box::pin(transaction::checkpoint(session)).await,
         Statement::Wait => Box::pin(job::wait(session)).await,

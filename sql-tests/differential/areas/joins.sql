@@ -11,7 +11,6 @@ SELECT * FROM j1 CROSS JOIN j2 WHERE j1.i = 3;
 SELECT i, k, t FROM j1 CROSS JOIN j2;
 SELECT t1.i, k, t FROM j1 t1 CROSS JOIN j2 t2 WHERE t1.i < 2;
 SELECT * FROM j1 INNER JOIN j2 USING (i);
--- refused 42601: not supported
 SELECT * FROM j1 JOIN j2 USING (i) AS x WHERE x.i = 2;
 SELECT * FROM j1 t1 (a, b, c) JOIN j2 t2 (a, d) USING (a) ORDER BY a, d;
 SELECT * FROM j1 t1 (a, b, c) JOIN j2 t2 (a, b) USING (b) ORDER BY b, t1.a;

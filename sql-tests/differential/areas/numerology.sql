@@ -40,7 +40,7 @@ SELECT '1e400'::float8;
 SELECT '1e-400'::float8;
 SELECT '1e39'::float4;
 SELECT 1e308::float8 * 10;
--- refused 0A000: not supported
+-- refused 22003: a numeric has at most 38 digits
 SELECT 'NaN'::float8 = 'NaN'::float8, 'NaN'::float8 > 'Infinity'::float8, 'Infinity'::float8 > 1e308, 0::float8 = '-0'::float8;
 SELECT 0.1::float4, 0.1::float8, 0.1::float4::float8, 1e15::float8, 1e16::float8, 123456789012345678::float8, 1e-5::float8, 0.0001::float8, 1e6::float4, 16777217::float4, '-0'::float8;
 SELECT 1::float8 / 3, 1::float4 / 3, 2::float4 / 3::float8, 100::float8, 1.0::float8;
@@ -58,7 +58,6 @@ SELECT asin(2);
 -- differs: greatest of numerics has as many digits as the widest
 SELECT greatest(1, 2.5, 3), least(1, NULL, -1), greatest(NULL, NULL), greatest(1, 'NaN'::float8), least('a', 'b');
 SELECT 1 < 2, 1.0 = 1, 1 = 1.0::float8, 1::smallint < 2::bigint, 0.1::float4 = 0.1::float8, 1 <> 2, 1 != 2;
--- refused 42601: not supported
 SELECT 1 BETWEEN 0 AND 2, 1 BETWEEN SYMMETRIC 2 AND 0, 5 NOT BETWEEN 1 AND 3, 1 IN (1, 2), 1 NOT IN (2, NULL), NULL IN (1);
 SELECT 1 IS DISTINCT FROM NULL, NULL IS DISTINCT FROM NULL, NULL IS NOT DISTINCT FROM NULL, 1 IS NOT DISTINCT FROM 1;
 SELECT to_char(1234.5, '9,999.99'), to_char(-1, '999'), to_char(0.5, '0.99'), to_char(12, 'FM000'), to_char(485, 'RN'), to_char(1234567, '9.99EEEE'), to_char(12.45, '99V9'), to_char(-12, '99MI'), to_char(-12, '99PR'), to_char(12, 'S99');

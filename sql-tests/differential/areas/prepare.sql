@@ -14,7 +14,6 @@ EXECUTE q2 ('2', 'one');
 EXECUTE q2 (1);
 EXECUTE q2 (1, 'a', 3);
 EXECUTE q2 ('x', 'one');
--- refused XX000: the SQLSTATE differs
 EXECUTE q2 (now(), 'one');
 PREPARE q3 AS SELECT $1 + 1, $2 || 'x';
 EXECUTE q3 (4, 'a');

@@ -373,6 +373,9 @@ const CASES: &[Case] = &[
     case("Drop", "DROP TYPE s.m", "ynnn")
         .before("DROP TYPE IF EXISTS s.m; CREATE TYPE s.m AS ENUM ('a'); ALTER TYPE s.m OWNER TO ann")
         .after("DROP TYPE IF EXISTS s.m"),
+    case("AlterRelation", "ALTER DOMAIN s.d SET NOT NULL", "ynnn")
+        .before("DROP DOMAIN IF EXISTS s.d; CREATE DOMAIN s.d AS int; ALTER DOMAIN s.d OWNER TO ann")
+        .after("DROP DOMAIN IF EXISTS s.d"),
     case("Drop", "DROP DOMAIN s.d", "ynnn")
         .before("DROP DOMAIN IF EXISTS s.d; CREATE DOMAIN s.d AS int; ALTER DOMAIN s.d OWNER TO ann")
         .after("DROP DOMAIN IF EXISTS s.d"),
@@ -447,6 +450,7 @@ const CASES: &[Case] = &[
     case("Describe", "DESCRIBE s.t", "yyyy"),
     case("Wait", "WAIT", "yyyy"),
     case("Flush", "FLUSH", "yyyy"),
+    case("Refresh", "REFRESH MATERIALIZED VIEW s.mv", "ynnn"),
 ];
 
 /// A request: its path and body, and for each user whether it may.

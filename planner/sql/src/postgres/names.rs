@@ -15,6 +15,7 @@
 
 mod from;
 mod order;
+mod outputs;
 mod rows;
 mod scope;
 
@@ -23,13 +24,14 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, Ident, ObjectName, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, Statement, TableFactor, VisitorMut, WildcardAdditionalOptions, With,
+    SetExpr, Statement, TableFactor, VisitorMut, With,
 };
 use millrace_parser::walk::{Walk, walk_expressions};
 
+use self::outputs::{is_plain, output, set_apart};
 use self::scope::{Columns, Found, Scope, ambiguous};
 use crate::binding::Binding;
-use crate::copies::{copy, original};
+use crate::copies::original;
 use crate::error::{Fault, Faulty};
 use crate::template::parse as parse_query;
 use crate::template::{bare, nothing};
@@ -248,6 +250,14 @@ impl Resolver<'_> {
             SelectItem::ExprWithAlias { expr, .. } | SelectItem::ExprWithAliases { expr, .. } => {
                 self.expression(expr, &[])?;
             }
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                let join = self.frames.last().zip(idents(name));
+                if let Some(join) = join.and_then(|(scope, parts)| scope.join_called(&parts)) {
+                    let columns = join.columns.iter().cloned().map(scope::Item::Merged);
+                    into.extend(columns.map(|column| scope::shown(&column)));
+                    return Ok(());
+                }
+            }
             SelectItem::QualifiedWildcard(..) => {}
         }
         into.push(item);
@@ -280,37 +290,6 @@ impl Resolver<'_> {
             }
             _ => false,
         })
-    }
-
-    /// The names of what a select list puts out.
-    fn outputs(&self, projection: &[SelectItem], scope: &Scope) -> Columns {
-        let mut names = vec![];
-        for item in projection {
-            match item {
-                SelectItem::Wildcard(options) if is_plain(options) => names.extend(scope.outputs(self)?),
-                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
-                    if is_plain(options) =>
-                {
-                    let parts: Vec<Ident> = idents(name)?;
-                    let relation = scope.relations().find(|relation| relation.is_called(&parts))?;
-                    names.extend(relation.columns(self)?.iter().cloned());
-                }
-                other => names.push(output(other)?),
-            }
-        }
-        Some(names)
-    }
-
-    /// The names of the columns that stars in a select list stand for, as far as they are known.
-    fn starred(&self, projection: &[SelectItem]) -> Vec<String> {
-        let Some(scope) = self.frames.last() else {
-            return vec![];
-        };
-        let is_star =
-            |item: &&SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
-        let stars = projection.iter().filter(is_star);
-        let names = stars.filter_map(|star| self.outputs(std::slice::from_ref(star), scope));
-        names.flatten().collect()
     }
 
     /// The columns of a stored relation, or of a table of a WITH clause.
@@ -429,19 +408,25 @@ impl Resolver<'_> {
         }
     }
 
-    /// Refuses `t.x` where the nearest `t` has no `x` and another one outside has: DataFusion would read that.
-    fn qualified(&self, parts: &[Ident]) -> Result<()> {
+    /// What `t.x` becomes where `t` is a join; `None`: it stays. Refuses `t.x` where the nearest `t` has no `x` and another one
+    /// outside has: DataFusion would read that.
+    fn qualified(&self, parts: &[Ident]) -> Result<Option<Expr>> {
         let Some((column, relation)) = parts.split_last() else {
-            return Ok(());
+            return Ok(None);
         };
         let wanted = folded(column);
         let mut hidden = false;
-        for frame in self.frames.iter().rev() {
+        for (distance, frame) in self.frames.iter().rev().enumerate() {
+            if let Some(join) = frame.join_called(relation) {
+                let value = join.column(column)?;
+                self.check_reaches(&value, distance)?;
+                return Ok(Some(value));
+            }
             let Some(known) = frame.relations().find(|known| known.is_called(relation)) else {
                 continue;
             };
             let Some(columns) = known.columns(self) else {
-                return Ok(());
+                return Ok(None);
             };
             match columns.iter().filter(|name| original(name) == wanted).count() {
                 0 => hidden = true,
@@ -452,11 +437,11 @@ impl Resolver<'_> {
                         format!("column {} does not exist", written.join(".")),
                     ));
                 }
-                1 => return Ok(()),
+                1 => return Ok(None),
                 _ => return Err(ambiguous(&wanted)),
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -522,7 +507,7 @@ impl VisitorMut for Expressions<'_, '_> {
         }
         let outcome = match expr {
             Expr::Identifier(name) => self.resolver.name(name, self.aliases),
-            Expr::CompoundIdentifier(parts) => self.resolver.qualified(parts).map(|()| None),
+            Expr::CompoundIdentifier(parts) => self.resolver.qualified(parts),
             _ => Ok(None),
         };
         match outcome {
@@ -532,39 +517,6 @@ impl VisitorMut for Expressions<'_, '_> {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// The name of what an item puts out that is one column.
-fn output(item: &SelectItem) -> Option<String> {
-    match item {
-        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(folded(name)),
-        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().map(folded),
-        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
-        _ => None,
-    }
-}
-
-/// Gives an item another name if a star beside it has the same.
-fn set_apart(item: &mut SelectItem, starred: &[String], position: usize) {
-    let Some(name) = output(item).filter(|name| starred.contains(name)) else {
-        return;
-    };
-    if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-        let alias = Ident::with_quote('"', copy(&name, COPIES_BESIDE_STARS + position));
-        *item = SelectItem::ExprWithAlias {
-            expr: expr.clone(),
-            alias,
-        };
-    }
-}
-
-fn is_plain(options: &WildcardAdditionalOptions) -> bool {
-    options.opt_ilike.is_none()
-        && options.opt_exclude.is_none()
-        && options.opt_except.is_none()
-        && options.opt_replace.is_none()
-        && options.opt_rename.is_none()
-        && options.opt_alias.is_none()
 }
 
 fn idents(name: &ObjectName) -> Option<Vec<Ident>> {

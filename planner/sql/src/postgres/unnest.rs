@@ -10,6 +10,8 @@ use datafusion::logical_expr::planner::{PlannedRelation, RelationPlannerContext}
 use datafusion::logical_expr::{LogicalPlanBuilder, cast, col, lit};
 use datafusion::sql::sqlparser::ast::{self, Ident, TableAlias, TableAliasColumnDef};
 
+use crate::copies::copy;
+
 /// The plan of an UNNEST.
 ///
 /// # Errors
@@ -71,7 +73,7 @@ pub(crate) fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: b
         _ if position == arrays => Ident::new("ordinality"),
         0 if arrays == 1 && given => alias.name.clone(),
         0 => Ident::new("unnest"),
-        _ => Ident::new(format!("unnest_{position}")),
+        _ => Ident::with_quote('"', copy("unnest", position)),
     };
     let missing: Vec<_> = (alias.columns.len()..arrays + usize::from(with_ordinality))
         .map(|position| TableAliasColumnDef {

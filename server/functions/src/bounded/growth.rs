@@ -75,6 +75,16 @@ pub fn of(name: &str) -> Growth {
             let filled = times(args, row, 1).saturating_mul(args.bytes(2, row).max(8));
             args.bytes(0, row).saturating_add(filled)
         }),
+        // Places behind the last element are filled up.
+        "array_with_element" | "array_with_part" => Growth::Rows(|args, row| {
+            let places = (2..args.len()).filter_map(|argument| args.integer(argument, row));
+            let filled = places
+                .map(|place| u64::try_from(place).unwrap_or(0))
+                .max()
+                .unwrap_or(0);
+            let given = args.bytes(0, row).saturating_add(args.bytes(1, row));
+            given.saturating_add(filled.saturating_mul(8))
+        }),
         "array_replace" | "array_replace_n" | "array_replace_all" => Growth::Rows(|args, row| {
             let replaced = args.elements(0, row).saturating_mul(args.bytes(2, row));
             args.bytes(0, row).saturating_add(replaced)

@@ -56,6 +56,7 @@ fn is_known_aggregate(name: &str) -> bool {
         "min"
             | "max"
             | "count"
+            | "array_agg"
             | "first_value"
             | "last_value"
             | "nth_value"

@@ -6,7 +6,7 @@
 
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Query, SelectItem, SetExpr,
-    UnaryOperator, Value,
+    TableFactor, UnaryOperator, Value,
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
@@ -50,6 +50,7 @@ const TYPED_ARGUMENTS: &[&str] = &[
     "to_hex",
     "gcd",
     "lcm",
+    "generate_series",
 ];
 
 /// The expression, as a cast to the type.
@@ -301,6 +302,28 @@ pub fn in_expression(expr: &mut Expr) {
             }
         }
         _ => {}
+    }
+}
+
+/// Types the integers among the arguments of a series in FROM.
+pub fn in_series(factor: &mut TableFactor) {
+    let (name, arguments) = match factor {
+        TableFactor::Table {
+            name,
+            args: Some(args),
+            ..
+        } => (name, &mut args.args),
+        TableFactor::Function { name, args, .. } => (name, args),
+        _ => return,
+    };
+    let last = name.0.last().and_then(|part| part.as_ident());
+    if last.is_none_or(|name| millrace_parser::fold(name) != "generate_series") {
+        return;
+    }
+    for argument in arguments {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument {
+            narrow(expr);
+        }
     }
 }
 

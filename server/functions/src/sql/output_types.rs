@@ -14,8 +14,12 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Projection};
-use millrace_postgres::types::{ANNOTATION, digits, element, enumeration, is_text, pg_type};
+use datafusion::logical_expr::{
+    Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Projection, ScalarUDF, lit,
+};
+use millrace_postgres::types::{ANNOTATION, digits, element, enumeration, is_text, pg_type, sql_name};
+
+use crate::{cast as pg_cast, enums};
 
 /// The notes of a column.
 pub type Notes = HashMap<String, String>;
@@ -48,7 +52,7 @@ pub fn noted(plan: LogicalPlan) -> Result<LogicalPlan> {
     let changed = plan.clone().transform_up_with_subqueries(|node| {
         let LogicalPlan::Projection(projection) = node else {
             let node = node.recompute_schema()?;
-            return match with_enums(&node)? {
+            return match with_types(&node)? {
                 Some(noted) => {
                     found = true;
                     Ok(Transformed::yes(noted))
@@ -75,8 +79,9 @@ pub fn noted(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(if found { changed.data } else { plan })
 }
 
-/// A node whose columns are enums and do not say so, with a projection over it that does; `None`: it has none.
-fn with_enums(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+/// A node whose columns are enums and do not say so, or are of another type than PostgreSQL's, with a projection over it that
+/// says it; `None`: it has none.
+fn with_types(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     if !matches!(
         node,
         LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Unnest(_)
@@ -85,8 +90,13 @@ fn with_enums(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     }
     let mut found = false;
     let columns = node.schema().iter().zip(of_plan(node));
-    let expressions = columns.map(|((relation, field), notes)| {
+    let expressions = columns.enumerate().map(|(index, ((relation, field), notes))| {
         let column = Expr::Column(Column::new(relation.cloned(), field.name()));
+        if let Some((function, target)) = result_type(node, index) {
+            found = true;
+            let result = function.call(vec![column, lit(target)]);
+            return result.alias_qualified(relation.cloned(), field.name());
+        }
         if !of_enum(&notes) || *field.metadata() == notes {
             return column;
         }
@@ -104,6 +114,48 @@ fn with_enums(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
             Arc::new(node.clone()),
         )?))),
         false => Ok(None),
+    }
+}
+
+/// What makes of a column one of the type that it has, and the type: the sum of reals, which is computed as a double, and an array of
+/// enums, which forgets of what it is.
+fn result_type(node: &LogicalPlan, column: usize) -> Option<(Arc<ScalarUDF>, String)> {
+    let (input, call) = match node {
+        LogicalPlan::Aggregate(aggregate) => {
+            let groups = node.schema().fields().len() - aggregate.aggr_expr.len();
+            (
+                &aggregate.input,
+                aggregate.aggr_expr.get(column.checked_sub(groups)?)?,
+            )
+        }
+        LogicalPlan::Window(window) => {
+            let columns = window.input.schema().fields().len();
+            (
+                &window.input,
+                window.window_expr.get(column.checked_sub(columns)?)?,
+            )
+        }
+        _ => return None,
+    };
+    let (name, arguments) = match unaliased(call) {
+        Expr::AggregateFunction(call) => (call.func.name(), call.params.args.as_slice()),
+        Expr::WindowFunction(call) => (call.fun.name(), call.params.args.as_slice()),
+        _ => return None,
+    };
+    let [argument] = arguments else {
+        return None;
+    };
+    match name {
+        "sum" if argument.get_type(input.schema()).ok()? == DataType::Float32 => {
+            Some((pg_cast::udf(), "real".to_owned()))
+        }
+        "array_agg" => {
+            let input = Input::new(input);
+            let (_, field) = argument.to_field(input.schema).ok()?;
+            let field = field.as_ref().clone().with_metadata(input.notes(argument));
+            enumeration::is_enum(&field).then(|| (enums::held(), format!("{}[]", sql_name(&field))))
+        }
+        _ => None,
     }
 }
 

@@ -120,6 +120,19 @@ pub(super) fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
         Some(&rest[..rest.bytes().take_while(u8::is_ascii_digit).count()])
     };
     let error = |code, message: &str| Some(SqlError::new(code, message));
+    // What a function of ours says of the types of its arguments.
+    if let Some(said) = text
+        .split("user-defined coercion failed with: External error: ")
+        .nth(1)
+    {
+        let said = said.split(". No function matches").next().unwrap_or(said);
+        let code = match said.ends_with("is not unique") {
+            true => SqlState::AmbiguousFunction,
+            false => SqlState::UndefinedFunction,
+        };
+        let hint = "You might need to add explicit type casts.";
+        return Some(SqlError::new(code, said).with_hint(hint));
+    }
     if let Some(name) = text.strip_prefix("Invalid qualifier ") {
         let message = format!("missing FROM-clause entry for table \"{name}\"");
         return error(SqlState::UndefinedTable, &message);

@@ -15,13 +15,15 @@ use datafusion::sql::sqlparser::ast::{self, Expr, SelectItem, SetExpr, TableWith
 use millrace_catalog::Relation;
 use millrace_catalog::scope::Scope;
 use millrace_database::database::rows::positions;
+use millrace_functions::arrays;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 use millrace_postgres::types::resolution::{Known, common_type};
-use postgres_types::Type;
+use postgres_types::{Kind, Type};
 
 use self::relations::columns_of;
 use crate::names;
+use crate::overriding;
 use crate::session::Session;
 
 /// What is known of an expression's type.
@@ -149,7 +151,7 @@ impl Inference<'_> {
     fn insert(&mut self, insert: &ast::Insert) -> SqlResult<()> {
         let object = names::insert_target(self.session, self.scope, insert)?;
         let relation = crate::write::writable(&object, "insert into")?;
-        let columns: Vec<String> = insert.columns.iter().map(names::last).collect();
+        let (columns, _) = overriding::listed(&insert.columns);
         let places = match columns.is_empty() {
             true => (0..relation.columns.len()).collect(),
             false => positions(relation, &columns)?,
@@ -268,7 +270,7 @@ impl Inference<'_> {
         let ast::MergeInsertKind::Values(values) = &insert.kind else {
             return Ok(());
         };
-        let columns: Vec<String> = insert.columns.iter().map(names::last).collect();
+        let (columns, _) = overriding::listed(&insert.columns);
         let places = match columns.is_empty() {
             true => (0..relation.columns.len()).collect(),
             false => positions(relation, &columns)?,
@@ -318,6 +320,16 @@ impl Inference<'_> {
 
     /// An expression whose value goes into a column of this type.
     fn assigned(&mut self, expr: &Expr, wanted: Option<&Type>) -> SqlResult<()> {
+        if let Some((given, places, is_slice)) = arrays::assigned::parts(expr) {
+            let wanted = match wanted.map(Type::kind) {
+                Some(Kind::Array(element)) if !is_slice => Some(element),
+                _ => wanted,
+            };
+            self.assigned(given, wanted)?;
+            return places
+                .into_iter()
+                .try_for_each(|place| self.assigned(place, Some(&Type::INT4)));
+        }
         let typed = self.expression(expr)?;
         match wanted {
             Some(pg) => self.give(&typed, pg),

@@ -241,7 +241,7 @@ async fn perform(
                 "{tag} .. SET SCHEMA is not supported"
             )));
         }
-        AlterOperation::OwnerTo(_) | AlterOperation::ChangeEnum(_) => {
+        AlterOperation::OwnerTo(_) | AlterOperation::ChangeEnum(_) | AlterOperation::ChangeDomain(_) => {
             return Err(SqlError::internal(format!(
                 "{operation} came to where columns are altered"
             )));

@@ -5,29 +5,30 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::Expr;
-use datafusion::sql::sqlparser::ast::{self, Visitor};
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::logical_expr::Expr as Bound;
+use datafusion::sql::sqlparser::ast::{self, Expr, Visitor};
 use millrace_catalog::function::FunctionDef;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{Definition, Object};
+use millrace_catalog::{Definition, Object, Reader};
 use millrace_database::clock::now_ms;
 use millrace_functions::sql::named_types;
 use millrace_parser::ast::CreateFunction;
-use millrace_parser::walk::Walk;
+use millrace_parser::walk::{Walk, walk_expressions_mut};
 use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types;
 use millrace_postgres::types::named::{qualified, resolved};
+use millrace_sql::CatalogReader;
 use millrace_storage::ObjectKind;
 
 use crate::names;
 use crate::outcome::Outcome;
 use crate::session::Session;
-use crate::statement::done;
 use crate::statement::drop::dependents_error;
+use crate::statement::{done, select};
 
 /// Executes CREATE FUNCTION and CREATE AGGREGATE.
 pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str) -> SqlResult<Outcome> {
@@ -54,6 +55,9 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
         is_aggregate: create.is_aggregate,
         parameters: parameters.collect::<SqlResult<_>>()?,
         returns: qualified(&create.returns, &reader)?,
+        rows: (create.rows.into_iter())
+            .map(|(name, data_type)| Ok((millrace_parser::fold(&name), qualified(&data_type, &reader)?)))
+            .collect::<SqlResult<_>>()?,
         body,
     };
     let before = scope.catalog.function(&scope.database, &schema, &name);
@@ -114,9 +118,13 @@ fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<m
         return Err(invalid(&format!("parameter \"{name}\" specified more than once")));
     }
     if def.body.walk(&mut Queries).is_break() {
-        return Err(SqlError::unsupported(
-            "a subquery in the body of a function is not supported",
-        ));
+        return match (&def.body, def.is_aggregate) {
+            (Expr::Subquery(_), false) => check_query(session, scope, def),
+            _ => Err(
+                SqlError::unsupported("a subquery in the body of a function is not supported")
+                    .with_hint("The whole body can be one query: AS 'SELECT ..'."),
+            ),
+        };
     }
     let reader = session.database().reader(scope);
     let fields = def.parameters.iter().map(|(name, data_type)| {
@@ -130,15 +138,15 @@ fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<m
     let (mut has_aggregate, mut has_window, mut has_column) = (false, false, false);
     df(bound.apply(|node| {
         Ok(match node {
-            Expr::AggregateFunction(_) => {
+            Bound::AggregateFunction(_) => {
                 has_aggregate = true;
                 TreeNodeRecursion::Jump
             }
-            Expr::WindowFunction(_) => {
+            Bound::WindowFunction(_) => {
                 has_window = true;
                 TreeNodeRecursion::Jump
             }
-            Expr::Column(_) => {
+            Bound::Column(_) => {
                 has_column = true;
                 TreeNodeRecursion::Continue
             }
@@ -162,6 +170,90 @@ fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<m
         )),
         _ => Ok(reader.names().into_iter().map(|name| name.object).collect()),
     }
+}
+
+/// The same of a body that is a query. It is read again whenever it is called, so that the relations that it names may come and go.
+fn check_query(
+    session: &Session,
+    scope: &Scope,
+    def: &FunctionDef,
+) -> SqlResult<Vec<millrace_storage::ObjectId>> {
+    let reader = session.database().reader(scope);
+    check_names(&reader, def)?;
+    let mut body = def.inlined(&reader)?.body;
+    let _ = walk_expressions_mut(&mut body, |expr| {
+        if let Expr::Identifier(name) = &*expr {
+            let name = millrace_parser::fold(name);
+            if def.parameters.iter().any(|(parameter, _)| *parameter == name) {
+                *expr = Expr::value(ast::Value::Null);
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    let query = match body {
+        Expr::Subquery(query) => query,
+        value => {
+            let mut statement = select::parse_query("SELECT 1")?;
+            if let ast::Statement::Query(query) = &mut statement
+                && let ast::SetExpr::Select(select) = query.body.as_mut()
+            {
+                select.projection = vec![ast::SelectItem::UnnamedExpr(value)];
+            }
+            match statement {
+                ast::Statement::Query(query) => query,
+                _ => return Err(SqlError::internal("SELECT 1 is no query")),
+            }
+        }
+    };
+    reader.bind_query(&query).map_err(
+        |error| match error.message.starts_with("Source table contains ") {
+            true => SqlError::new(
+                SqlState::InvalidFunctionDefinition,
+                "the body does not have as many columns as the function returns",
+            ),
+            false => error,
+        },
+    )?;
+    let is_relation = |id: &millrace_storage::ObjectId| {
+        let object = scope.catalog.object(*id);
+        object.is_some_and(|object| {
+            !matches!(
+                object.kind,
+                ObjectKind::Function | ObjectKind::Type | ObjectKind::Domain
+            )
+        })
+    };
+    let names = reader.names().into_iter().map(|name| name.object);
+    Ok(names.filter(|id| !is_relation(id)).collect())
+}
+
+/// Refuses a parameter that is called as a column of a relation in the body: PostgreSQL means the column by it.
+fn check_names(reader: &Reader<'_>, def: &FunctionDef) -> SqlResult<()> {
+    struct Relations(Vec<String>);
+    impl Visitor for Relations {
+        type Break = ();
+
+        fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<()> {
+            self.0.push(name.to_string());
+            ControlFlow::Continue(())
+        }
+    }
+    let mut relations = Relations(vec![]);
+    let _ = def.body.walk(&mut relations);
+    for name in relations.0 {
+        // What is not there, or is a query of WITH, the binder knows of.
+        let Ok(table) = CatalogReader::table(reader, &TableReference::parse_str(&name)) else {
+            continue;
+        };
+        let has = |parameter: &String| table.schema().field_with_name(parameter).is_ok();
+        if let Some((parameter, _)) = def.parameters.iter().find(|(parameter, _)| has(parameter)) {
+            return Err(SqlError::unsupported(format!(
+                "parameter \"{parameter}\" of a function is called as a column of \"{name}\" in its body"
+            ))
+            .with_hint("Give the parameter another name, or none and write $1."));
+        }
+    }
+    Ok(())
 }
 
 /// Stops at the first query.

@@ -27,6 +27,7 @@ use millrace_storage::ChangeBatch;
 use crate::keys::check_unique;
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
+use crate::overriding::{self, Overriding};
 use crate::sequences;
 use crate::session::Session;
 use crate::statement::returning::{self, Changed};
@@ -52,7 +53,7 @@ pub(crate) async fn change(session: &Arc<Session>, scope: Scope, mut insert: Ins
                 .with_hint("Use INSERT .. ON CONFLICT (key) DO UPDATE SET .."),
         );
     }
-    let listed: Vec<String> = insert.columns.iter().map(names::last).collect();
+    let (listed, overrides) = overriding::listed(&insert.columns);
     // Without a list, values are those of the columns in their order, computed ones as well.
     let mut given = match listed.is_empty() {
         true => (0..relation.columns.len()).collect(),
@@ -66,7 +67,7 @@ pub(crate) async fn change(session: &Arc<Session>, scope: Scope, mut insert: Ins
     let write = session.begin_write(relation).await?;
     let rows = match insert.source.take() {
         Some(query) => {
-            let batches = source(
+            let mut batches = source(
                 session,
                 &scope,
                 relation,
@@ -76,7 +77,11 @@ pub(crate) async fn change(session: &Arc<Session>, scope: Scope, mut insert: Ins
                 &write,
             )
             .await?;
-            check_identity(relation, &given)?;
+            match overrides {
+                None => check_identity(relation, &given)?,
+                Some(Overriding::System) => {}
+                Some(Overriding::User) => overriding::without_identities(relation, &mut given, &mut batches)?,
+            }
             let builder = RowBuilder::new(session.database(), &scope, relation, &given)?;
             whole_rows(&builder, &batches)?
         }
@@ -217,7 +222,8 @@ pub(crate) fn check_identity(relation: &Relation, given: &[usize]) -> SqlResult<
             )
             .with_detail(format!(
                 "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
-            )));
+            ))
+            .with_hint("Use OVERRIDING SYSTEM VALUE to override."));
         }
     }
     Ok(())

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use millrace_catalog::Object;
 use millrace_database::database::ddl::DdlGuard;
-use millrace_parser::ast::{ObjectKind as Kind, ObjectReference};
+use millrace_parser::ast::{ObjectKind as Kind, ObjectName, ObjectReference};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_schedule::id::WorkerId;
 use millrace_storage::{ObjectId, ObjectKind};
 
+use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::statement::alter::find;
-use crate::statement::done;
+use crate::statement::{done, transaction};
 
 /// CANCEL JOB: returns when nothing is left of the job.
 pub async fn cancel(session: &Arc<Session>, number: u64) -> SqlResult<Outcome> {
@@ -39,6 +40,22 @@ pub async fn pause(session: &Arc<Session>, of: &ObjectReference) -> SqlResult<Ou
         _ => session.database().pause_source(&object).await?,
     }
     done("PAUSE")
+}
+
+/// REFRESH MATERIALIZED VIEW: a view is kept right without it, so that it waits until the view has what was acknowledged before.
+pub async fn refresh(session: &Arc<Session>, name: &ObjectName) -> SqlResult<Outcome> {
+    let scope = session.scope();
+    let object = names::resolve(session, &scope, name)?;
+    if object.kind != ObjectKind::MaterializedView {
+        return Err(SqlError::unsupported(format!(
+            "\"{}\" is not a materialized view",
+            object.name
+        )));
+    }
+    scope.check_owner(&object)?;
+    object.check_up()?;
+    transaction::everything_visible(session).await?;
+    done("REFRESH MATERIALIZED VIEW")
 }
 
 /// RESUME STREAM, RESUME SINK: goes on where it was paused, or where it failed.

@@ -20,6 +20,7 @@ use millrace_storage::ChangeBatch;
 
 use crate::keys::check_unique;
 use crate::outcome::{CommandTag, Outcome};
+use crate::overriding::{self, Overriding};
 use crate::session::Session;
 use crate::statement::insert;
 use crate::statement::returning::Changed;
@@ -63,7 +64,7 @@ pub(crate) async fn change(
     let actions = merge
         .clauses
         .iter()
-        .map(|clause| action(relation, clause))
+        .map(|clause| action(relation, &shown, clause))
         .collect::<SqlResult<Vec<_>>>()?;
     let table = quote_identifier(&shown);
     let which = which(&merge.clauses, &format!("{table}.\"{ROW}\""));
@@ -137,11 +138,11 @@ fn which(clauses: &[MergeClause], row: &str) -> String {
     text + " ELSE 0 END"
 }
 
-fn action(relation: &Relation, clause: &MergeClause) -> SqlResult<Action> {
+fn action(relation: &Relation, shown: &str, clause: &MergeClause) -> SqlResult<Action> {
     Ok(match &clause.action {
         MergeAction::Delete { .. } => Action::Delete,
         MergeAction::Update(update) if update.assignments.is_empty() => Action::Nothing,
-        MergeAction::Update(update) => Action::Update(Assigned::new(relation, &update.assignments)?),
+        MergeAction::Update(update) => Action::Update(Assigned::new(relation, shown, &update.assignments)?),
         MergeAction::Insert(insert) => inserting(relation, insert)?,
     })
 }
@@ -155,7 +156,7 @@ fn inserting(relation: &Relation, inserted: &MergeInsertExpr) -> SqlResult<Actio
         .first()
         .map(|row| row.content.clone())
         .unwrap_or_default();
-    let listed: Vec<String> = inserted.columns.iter().map(names::last).collect();
+    let (listed, overrides) = overriding::listed(&inserted.columns);
     let mut given = match listed.is_empty() {
         true => (0..relation.columns.len()).collect(),
         false => positions(relation, &listed)?,
@@ -173,7 +174,15 @@ fn inserting(relation: &Relation, inserted: &MergeInsertExpr) -> SqlResult<Actio
             (position, as_column(&value, &types::sql_name(field), field.name()))
         })
         .unzip();
-    insert::check_identity(relation, &given)?;
+    match overrides {
+        None => insert::check_identity(relation, &given)?,
+        Some(Overriding::System) => {}
+        Some(Overriding::User) => {
+            let kept = |(position, _): &(usize, Expr)| !overriding::is_identity(relation, *position);
+            let (given, values) = given.into_iter().zip(values).filter(kept).unzip();
+            return Ok(Action::Insert(given, values));
+        }
+    }
     Ok(Action::Insert(given, values))
 }
 

@@ -120,15 +120,24 @@ pub fn execute<'a>(
             .collect::<SqlResult<Vec<_>>>()?;
         let mut typed = vec![];
         let types_now = session.types_now(&prepared.param_types);
-        for ((from, value), pg) in values.into_iter().zip(&types_now) {
+        for (index, ((from, value), pg)) in values.into_iter().zip(&types_now).enumerate() {
             typed.push(match types::from_pg(pg) {
                 Some(target) => {
+                    let to = target.field("parameter", true);
+                    if !is_literal(&parameters[index]) && !millrace_functions::cast::assignable(&from, &to) {
+                        return Err(SqlError::new(
+                            SqlState::DatatypeMismatch,
+                            format!(
+                                "parameter ${} of type {} cannot be coerced to the expected type {}",
+                                index + 1,
+                                types::plain_name(&from),
+                                types::plain_name(&to)
+                            ),
+                        )
+                        .with_hint("You will need to rewrite or cast the expression."));
+                    }
                     let array = df(value.to_array())?;
-                    let array = df(millrace_functions::cast::convert(
-                        &from,
-                        &target.field("parameter", true),
-                        &array,
-                    ))?;
+                    let array = df(millrace_functions::cast::convert(&from, &to, &array))?;
                     df(ScalarValue::try_from_array(&array, 0))?
                 }
                 None => value,
@@ -147,6 +156,15 @@ pub fn execute<'a>(
     })
 }
 
+/// Whether an expression is a literal, which takes the type that is wanted.
+fn is_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(_) => true,
+        Expr::Nested(inner) => is_literal(inner),
+        _ => false,
+    }
+}
+
 /// The value of an expression without columns, and what is known of its type.
 fn constant(session: &Session, expr: &Expr) -> SqlResult<(FieldRef, ScalarValue)> {
     let mut expr = expr.clone();
@@ -157,7 +175,7 @@ fn constant(session: &Session, expr: &Expr) -> SqlResult<(FieldRef, ScalarValue)
     let state = session.database().statement_state();
     let empty = DFSchema::empty();
     let bound = df(Binder::new(&state, &reader).expression(&expr, &empty))?;
-    let physical = df(state.create_physical_expr(bound, &empty))?;
+    let physical = df(millrace_functions::bounded::physical(&state, bound, &empty))?;
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
     let batch = arrow::array::RecordBatch::try_new_with_options(
         Arc::new(arrow::datatypes::Schema::empty()),

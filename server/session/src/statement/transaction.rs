@@ -235,7 +235,7 @@ pub async fn checkpoint(session: &Arc<Session>) -> SqlResult<Outcome> {
 }
 
 /// Waits for the views: they have all that was acknowledged until now.
-async fn everything_visible(session: &Arc<Session>) -> SqlResult<()> {
+pub(super) async fn everything_visible(session: &Arc<Session>) -> SqlResult<()> {
     let runtime = session.database().runtime();
     // What was acknowledged before the start counts too.
     runtime.caught_up().await?;

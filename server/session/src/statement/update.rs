@@ -7,14 +7,15 @@ use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::{Field, Int64Type};
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr,
-    Update, UpdateTableFromKind, With,
+    Assignment, AssignmentTarget, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, SelectItem,
+    SetExpr, Update, UpdateTableFromKind, With,
 };
 use millrace_catalog::Relation;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::sequence::Takes;
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
+use millrace_functions::arrays::assigned::assigned;
 use millrace_functions::{own, syntax};
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -40,12 +41,12 @@ pub(crate) struct Assigned {
 }
 
 impl Assigned {
-    /// Checks assignments.
+    /// Checks assignments. `shown`: what the table is called in the statement.
     ///
     /// # Errors
     /// A column is unknown, generated, or assigned twice.
-    pub fn new(relation: &Relation, assignments: &[Assignment]) -> SqlResult<Self> {
-        let assignments = one_by_one(assignments)?;
+    pub fn new(relation: &Relation, shown: &str, assignments: &[Assignment]) -> SqlResult<Self> {
+        let assignments = with_elements(relation, shown, one_by_one(assignments)?)?;
         let names: Vec<String> = assignments.iter().map(|(name, _)| name.clone()).collect();
         let columns = positions(relation, &names).map_err(|error| {
             if error.code == SqlState::DuplicateColumn {
@@ -155,6 +156,40 @@ fn one_by_one(assignments: &[Assignment]) -> SqlResult<Vec<(String, Expr)>> {
     Ok(all)
 }
 
+/// Assignments to elements of arrays as ones of whole arrays; those to one array are one.
+fn with_elements(
+    relation: &Relation,
+    shown: &str,
+    assignments: Vec<(String, Expr)>,
+) -> SqlResult<Vec<(String, Expr)>> {
+    let mut all: Vec<(String, Expr, bool)> = vec![];
+    for (name, value) in assignments {
+        let column = relation
+            .columns
+            .iter()
+            .find(|column| *column.field.name() == name);
+        let earlier = all
+            .iter()
+            .position(|(known, _, of_element)| *of_element && *known == name);
+        let before = match earlier {
+            Some(index) => all[index].1.clone(),
+            None => {
+                Expr::CompoundIdentifier(vec![Ident::with_quote('"', shown), Ident::with_quote('"', &name)])
+            }
+        };
+        let of_element = match column {
+            Some(column) => assigned(&value, &before, &column.field)?,
+            None => None,
+        };
+        match (of_element, earlier) {
+            (Some(value), Some(index)) => all[index].1 = value,
+            (Some(value), None) => all.push((name, value, true)),
+            (None, _) => all.push((name, value, false)),
+        }
+    }
+    Ok(all.into_iter().map(|(name, value, _)| (name, value)).collect())
+}
+
 /// The values of a row that is assigned: `(1, 2)`, `ROW(1, 2)`, or a subquery for each of its columns.
 fn row_values(value: &Expr) -> SqlResult<Vec<Expr>> {
     match value {
@@ -220,7 +255,8 @@ pub(crate) async fn change(
             "ORDER BY and LIMIT are not supported in UPDATE",
         ));
     }
-    let assigned = Assigned::new(relation, &update.assignments)?;
+    let shown = alias.clone().unwrap_or_else(|| names::last(&name));
+    let assigned = Assigned::new(relation, &shown, &update.assignments)?;
     let tables = match &update.from {
         None => None,
         Some(UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables)) => Some(tables),
@@ -230,7 +266,6 @@ pub(crate) async fn change(
         (Some(tables), Some(_)) => Beside::of(session, &scope, with, tables)?,
         _ => vec![],
     };
-    let shown = alias.clone().unwrap_or_else(|| names::last(&name));
     let text = changing_query(
         with,
         relation,

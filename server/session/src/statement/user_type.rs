@@ -1,5 +1,7 @@
 //! CREATE TYPE, CREATE DOMAIN, and ALTER TYPE.
 
+mod domain;
+
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -216,11 +218,16 @@ pub async fn alter(session: &Arc<Session>, alter: &AlterRelation) -> SqlResult<O
     } else {
         "TYPE"
     };
+    if let [AlterOperation::ChangeDomain(change)] = alter.operations.as_slice() {
+        return session
+            .in_transaction(Box::pin(domain::alter(session, alter, change)))
+            .await;
+    }
     let [AlterOperation::ChangeEnum(change)] = alter.operations.as_slice() else {
         return Err(
             SqlError::unsupported(format!("this form of ALTER {kind} is not supported")).with_hint(
                 match alter.kind {
-                    Kind::Domain => "Make a new domain, and ALTER TABLE .. ALTER COLUMN .. TYPE.",
+                    Kind::Domain => "DEFAULT, NOT NULL, constraints and OWNER TO can be altered.",
                     _ => "ADD VALUE, RENAME VALUE and OWNER TO are.",
                 },
             ),

@@ -75,6 +75,10 @@ fn row(catalog: &CatalogSnapshot, object: &Object, function: &FunctionDef) -> Ro
         ("provolatile", "v".to_owned()),
         ("proparallel", "u".to_owned()),
         ("pronargs", given.len().to_string()),
+        (
+            "proretset",
+            if function.rows.is_empty() { "f" } else { "t" }.to_owned(),
+        ),
         ("prorettype", type_oid(&function.returns).to_string()),
         ("proargtypes", given.join(" ")),
         ("prosrc", format!("SELECT {}", function.body)),

@@ -9,11 +9,13 @@ use std::collections::BTreeSet;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Join, JoinConstraint,
-    JoinOperator, Query, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
+    JoinOperator, ObjectName, Query, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
     WildcardAdditionalOptions,
 };
 
-use super::scope::{Columns, Item, Known, Merged, Relation, Scope};
+use millrace_parser::ast::JOIN_ALIAS;
+
+use super::scope::{Columns, Item, JoinAlias, Known, Merged, Relation, Scope};
 use super::{Resolver, faulty, folded, ident};
 use crate::copies::original;
 use crate::error::Fault;
@@ -35,17 +37,27 @@ impl Resolver<'_> {
     ///
     /// # Errors
     /// A name of USING is there twice, or nowhere; those of the queries within.
-    pub(super) fn from(&mut self, from: &mut [TableWithJoins]) -> Result<Scope> {
+    pub(super) fn from(&mut self, from: &mut Vec<TableWithJoins>) -> Result<Scope> {
         let mut whole = Scope::default();
-        for tree in from {
-            let scope = self.tree(tree, &whole)?;
-            whole.items.extend(scope.items);
+        let mut trees: Vec<TableWithJoins> = vec![];
+        for mut tree in from.drain(..) {
+            let scope = self.tree(&mut tree, &whole)?;
+            whole.extend(scope);
+            match trees.last_mut() {
+                Some(left) if looks_left(&tree) => put_behind(left, tree),
+                _ => trees.push(tree),
+            }
         }
+        *from = trees;
         let mut seen = BTreeSet::new();
-        for relation in whole.relations() {
-            if let [name] = relation.qualifier.as_slice()
-                && !seen.insert(folded(name))
-            {
+        let relations = whole
+            .relations()
+            .filter_map(|relation| match relation.qualifier.as_slice() {
+                [name] => Some(name),
+                _ => None,
+            });
+        for name in relations.chain(whole.joins.iter().map(|join| &join.name)) {
+            if !seen.insert(folded(name)) {
                 return Err(faulty(
                     Fault::DuplicateAlias,
                     format!("table name \"{}\" specified more than once", folded(name)),
@@ -57,17 +69,29 @@ impl Resolver<'_> {
 
     /// `before`: what stands to the left, which LATERAL sees.
     fn tree(&mut self, tree: &mut TableWithJoins, before: &Scope) -> Result<Scope> {
+        // Conditions will see the columns to the left as well, with which theirs are not to be confused.
+        let beside = match looks_left(tree) {
+            true => before.outputs(self).unwrap_or_default(),
+            false => vec![],
+        };
         let mut left = self.factor(&mut tree.relation, before)?;
         for join in &mut tree.joins {
             let mut seen = before.clone();
-            seen.items.extend(left.items.iter().cloned());
+            seen.extend(left.clone());
             let right = self.factor(&mut join.relation, &seen)?;
-            left = self.join(left, right, join)?;
+            left = self.join(left, right, join, &beside)?;
         }
         Ok(left)
     }
 
-    fn join(&mut self, mut left: Scope, mut right: Scope, join: &mut Join) -> Result<Scope> {
+    /// `beside`: the names that are not the only ones where the condition is read.
+    fn join(
+        &mut self,
+        mut left: Scope,
+        mut right: Scope,
+        join: &mut Join,
+        beside: &[String],
+    ) -> Result<Scope> {
         match &join.join_operator {
             JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => right.make_optional(),
             JoinOperator::Right(_) | JoinOperator::RightOuter(_) => left.make_optional(),
@@ -87,30 +111,31 @@ impl Resolver<'_> {
             }
             JoinOperator::FullOuter(constraint) => (constraint, Kept::Either),
             _ => {
-                left.items.extend(right.items);
+                left.extend(right);
                 return Ok(left);
             }
         };
+        let mut alias = None;
         let names = match constraint {
             JoinConstraint::None => vec![],
             JoinConstraint::On(condition) => {
-                left.items.extend(right.items);
+                left.extend(right);
                 self.frames.push(left);
-                let done = self.expression(condition, &[]);
+                let done = self.expression(condition, beside);
                 let scope = self.frames.pop().unwrap_or_default();
                 return done.map(|()| scope);
             }
             JoinConstraint::Natural => self.in_common(&left, &right)?.into_iter().map(ident).collect(),
-            JoinConstraint::Using(columns) => columns
-                .iter()
-                .map(|column| match column.0.as_slice() {
+            JoinConstraint::Using(columns) => {
+                alias = columns.pop_if(|last| alias_of_join(last).is_some());
+                let named = columns.iter().map(|column| match column.0.as_slice() {
                     [only] => only.as_ident().cloned(),
                     _ => None,
-                })
-                .collect::<Option<Vec<Ident>>>()
-                .ok_or_else(|| {
+                });
+                named.collect::<Option<Vec<Ident>>>().ok_or_else(|| {
                     DataFusionError::NotImplemented("this form of USING is not supported".into())
-                })?,
+                })?
+            }
         };
         let mut merged = vec![];
         let mut condition: Option<Expr> = None;
@@ -127,17 +152,25 @@ impl Resolver<'_> {
                 Kept::Right => other,
                 Kept::Either => coalesce(one, other),
             };
-            merged.push(Item::Merged(Merged {
+            merged.push(Merged {
                 name,
                 value: Box::new(value),
-            }));
+            });
         }
         if !matches!(constraint, JoinConstraint::None) {
             *constraint = JoinConstraint::On(condition.unwrap_or_else(|| Expr::value(Value::Boolean(true))));
         }
-        merged.append(&mut left.items);
-        merged.append(&mut right.items);
-        Ok(Scope { items: merged })
+        let mut whole = Scope::default();
+        if let Some(name) = alias.as_ref().and_then(alias_of_join) {
+            whole.joins.push(JoinAlias {
+                name: name.clone(),
+                columns: merged.clone(),
+            });
+        }
+        whole.items.extend(merged.into_iter().map(Item::Merged));
+        whole.extend(left);
+        whole.extend(right);
+        Ok(whole)
     }
 
     /// The columns that both sides have, in the left side's order.
@@ -326,7 +359,54 @@ impl Resolver<'_> {
         };
         Ok(Scope {
             items: vec![Item::Relation(relation)],
+            joins: vec![],
         })
+    }
+}
+
+/// Whether something in a tree of joins may name columns of what stands before the comma, and nothing forbids to join the tree with that
+/// from left to right: DataFusion looks for such columns in the join that they are in.
+fn looks_left(tree: &TableWithJoins) -> bool {
+    let is_lateral = |factor: &TableFactor| {
+        matches!(
+            factor,
+            TableFactor::Derived { lateral: true, .. }
+                | TableFactor::Function { .. }
+                | TableFactor::UNNEST { .. }
+        )
+    };
+    let goes_left_to_right = |join: &Join| {
+        matches!(
+            join.join_operator,
+            JoinOperator::Join(_)
+                | JoinOperator::Inner(_)
+                | JoinOperator::Left(_)
+                | JoinOperator::LeftOuter(_)
+                | JoinOperator::CrossJoin(_)
+        )
+    };
+    !tree.joins.is_empty()
+        && tree.joins.iter().all(goes_left_to_right)
+        && (is_lateral(&tree.relation) || tree.joins.iter().any(|join| is_lateral(&join.relation)))
+}
+
+/// `a, b JOIN c` is `a CROSS JOIN b JOIN c`.
+fn put_behind(left: &mut TableWithJoins, tree: TableWithJoins) {
+    left.joins.push(Join {
+        relation: tree.relation,
+        global: false,
+        join_operator: JoinOperator::CrossJoin(JoinConstraint::None),
+    });
+    left.joins.extend(tree.joins);
+}
+
+/// The `u` of `USING (..) AS u`, as the parser writes it.
+fn alias_of_join(column: &ObjectName) -> Option<&Ident> {
+    match column.0.as_slice() {
+        [qualifier, name] if qualifier.as_ident().is_some_and(|name| name.value == JOIN_ALIAS) => {
+            name.as_ident()
+        }
+        _ => None,
     }
 }
 

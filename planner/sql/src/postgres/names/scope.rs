@@ -19,6 +19,30 @@ pub(super) type Columns = Option<Vec<String>>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
     pub items: Vec<Item>,
+    /// The aliases of joins: `USING (..) AS u`.
+    pub joins: Vec<JoinAlias>,
+}
+
+/// The name of a join, by which its merged columns can be named, and nothing else.
+#[derive(Debug, Clone)]
+pub(super) struct JoinAlias {
+    pub name: Ident,
+    pub columns: Vec<Merged>,
+}
+
+impl JoinAlias {
+    /// A column of its.
+    ///
+    /// # Errors
+    /// It has none of that name.
+    pub fn column(&self, name: &Ident) -> Result<Expr> {
+        let wanted = folded(name);
+        let found = self.columns.iter().find(|column| folded(&column.name) == wanted);
+        found.map(|column| column.value.as_ref().clone()).ok_or_else(|| {
+            let message = format!("column {}.{wanted} does not exist", folded(&self.name));
+            faulty(Fault::UndefinedColumn, message)
+        })
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -97,6 +121,20 @@ impl Scope {
             Item::Relation(relation) => Some(relation),
             Item::Merged(_) => None,
         })
+    }
+
+    /// Everything that another scope has, behind what is here.
+    pub fn extend(&mut self, other: Scope) {
+        self.items.extend(other.items);
+        self.joins.extend(other.joins);
+    }
+
+    /// The join that is called so.
+    pub fn join_called(&self, parts: &[Ident]) -> Option<&JoinAlias> {
+        match parts {
+            [name] => self.joins.iter().find(|join| folded(&join.name) == folded(name)),
+            _ => None,
+        }
     }
 
     /// An outer join may put NULLs in the place of the rows.

@@ -142,7 +142,7 @@ async fn updated(
     update: &DoUpdate,
     tables: BTreeMap<String, Arc<dyn datafusion::catalog::TableProvider>>,
 ) -> SqlResult<(Vec<RecordBatch>, Vec<RecordBatch>)> {
-    let assigned = Assigned::new(relation, &update.assignments)?;
+    let assigned = Assigned::new(relation, name, &update.assignments)?;
     let table = quote_identifier(name);
     let on: Vec<String> = target
         .iter()

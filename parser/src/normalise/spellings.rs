@@ -1,0 +1,392 @@
+//! PostgreSQL's spellings that sqlparser does not read.
+//!
+//! | written | in the AST |
+//! |---|---|
+//! | `JOIN b USING (k) AS u` | `USING (k, "join alias".u)`, see [`JOIN_ALIAS`] |
+//! | `ROWS FROM (f(), g()) AS t` | the table function [`ROWS_FROM`] with `f()` and `g()` as its arguments |
+//! | `INSERT INTO t (a) OVERRIDING SYSTEM VALUE` | a column [`OVERRIDING`]`.system` more |
+//! | `SET a[1] = v` | `SET a = "assign element"(v, 1)`, see [`ASSIGN_ELEMENT`] |
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+use super::{closing, is};
+use crate::ast::{ASSIGN_ELEMENT, ASSIGN_SLICE, JOIN_ALIAS, OVERRIDING, ROWS_FROM};
+use crate::error::Failure;
+use crate::tokens::{is_word, nesting, starts_with};
+
+/// Rewrites all but `TABLE t`.
+pub(super) fn respell(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
+    join_literals(tokens);
+    let has = |tokens: &[TokenWithSpan], word: &str| tokens.iter().any(|token| is_word(Some(token), word));
+    if has(tokens, "TRIM") {
+        trims_of_blanks(tokens);
+    }
+    if has(tokens, "EXCLUDE") {
+        exclusions(tokens)?;
+    }
+    if has(tokens, "SIMILAR") {
+        similar_substrings(tokens);
+    }
+    if has(tokens, "USING") {
+        join_aliases(tokens);
+    }
+    if has(tokens, "ROWS") {
+        rows_from(tokens)?;
+    }
+    if has(tokens, "OVERRIDING") {
+        overriding(tokens);
+    }
+    if has(tokens, "RECURSIVE") {
+        refuse_search_and_cycle(tokens)?;
+    }
+    if has(tokens, "SET") {
+        assigned_elements(tokens)?;
+    }
+    if has(tokens, "INSERT") {
+        refuse_parts_of_columns(tokens)?;
+    }
+    Ok(())
+}
+
+fn quoted(name: &str, span: Span) -> TokenWithSpan {
+    TokenWithSpan::new(Token::make_word(name, Some('"')), span)
+}
+
+/// Quoted literals with a line break between them are one.
+fn join_literals(tokens: &mut Vec<TokenWithSpan>) {
+    let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    for token in tokens.drain(..) {
+        if let Token::SingleQuotedString(more) = &token.token
+            && let Some(before) = joined.last_mut()
+            && token.span.start.line > before.span.end.line
+            && let Token::SingleQuotedString(text) = &mut before.token
+        {
+            text.push_str(more);
+            before.span.end = token.span.end;
+            continue;
+        }
+        joined.push(token);
+    }
+    *tokens = joined;
+}
+
+/// `TRIM(BOTH FROM x)` is `TRIM(BOTH x)`.
+fn trims_of_blanks(tokens: &mut Vec<TokenWithSpan>) {
+    let mut i = 0;
+    while i < tokens.len() {
+        if is_word(tokens.get(i), "TRIM") && is(tokens.get(i + 1), &Token::LParen) {
+            let is_side = ["BOTH", "LEADING", "TRAILING"]
+                .iter()
+                .any(|side| is_word(tokens.get(i + 2), side));
+            let from = if is_side { i + 3 } else { i + 2 };
+            if is_word(tokens.get(from), "FROM") {
+                tokens.remove(from);
+            }
+        }
+        i += 1;
+    }
+}
+
+/// Of a window's frame: `EXCLUDE NO OTHERS` says nothing, and the others are refused.
+fn exclusions(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
+    let mut i = 1;
+    while i < tokens.len() {
+        let in_frame = ["ROW", "PRECEDING", "FOLLOWING"]
+            .iter()
+            .any(|end| is_word(tokens.get(i - 1), end));
+        if in_frame && is_word(tokens.get(i), "EXCLUDE") {
+            let is_none = is_word(tokens.get(i + 1), "NO") && is_word(tokens.get(i + 2), "OTHERS");
+            if !is_none {
+                let message = "window frames with EXCLUDE are not supported";
+                return Err(Failure::unsupported(message, tokens[i].span.start, ""));
+            }
+            tokens.drain(i..i + 3);
+        }
+        i += 1;
+    }
+    Ok(())
+}
+
+/// `SUBSTRING(x SIMILAR p ESCAPE e)` is `SUBSTRING(x FROM p FOR e)`.
+fn similar_substrings(tokens: &mut [TokenWithSpan]) {
+    for i in 0..tokens.len() {
+        if !(is_word(tokens.get(i), "SUBSTRING") && is(tokens.get(i + 1), &Token::LParen)) {
+            continue;
+        }
+        let mut depth = 0;
+        let mut is_similar = false;
+        for at in i + 1..tokens.len() {
+            depth += nesting(&tokens[at].token);
+            if depth == 0 {
+                break;
+            }
+            let word = if depth != 1 {
+                continue;
+            } else if is_word(tokens.get(at), "SIMILAR") && !is_word(tokens.get(at + 1), "TO") {
+                is_similar = true;
+                "FROM"
+            } else if is_similar && is_word(tokens.get(at), "ESCAPE") {
+                "FOR"
+            } else {
+                continue;
+            };
+            tokens[at].token = Token::make_word(word, None);
+        }
+    }
+}
+
+/// `TABLE t` where a query stands is `SELECT * FROM t`; sqlparser reads it only when nothing follows.
+pub(super) fn whole_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut out = Vec::with_capacity(tokens.len());
+    for i in 0..tokens.len() {
+        let before = i.checked_sub(1).and_then(|before| tokens.get(before));
+        let begins_query = before.is_none()
+            || ["AS", "UNION", "ALL", "EXCEPT", "INTERSECT"]
+                .iter()
+                .any(|word| is_word(before, word));
+        let names_table = matches!(tokens.get(i + 1).map(|next| &next.token), Some(Token::Word(_)));
+        if !(is_word(tokens.get(i), "TABLE") && begins_query && names_table) {
+            out.push(tokens[i].clone());
+            continue;
+        }
+        let span = tokens[i].span;
+        let word = |text: &str| Token::make_word(text, None);
+        for token in [word("SELECT"), Token::Mul, word("FROM")] {
+            out.push(TokenWithSpan { token, span });
+        }
+    }
+    out
+}
+
+/// `JOIN b USING (k) AS u`: the alias becomes one of the columns. After the USING of DELETE and MERGE stands a relation.
+fn join_aliases(tokens: &mut Vec<TokenWithSpan>) {
+    let mut i = 0;
+    while i < tokens.len() {
+        let list = is_word(tokens.get(i), "USING") && is(tokens.get(i + 1), &Token::LParen);
+        if let Some(end) = closing(tokens, i + 1).filter(|_| list)
+            && tokens[i + 2..end]
+                .iter()
+                .all(|token| matches!(token.token, Token::Word(_) | Token::Comma))
+            && is_word(tokens.get(end + 1), "AS")
+            && matches!(
+                tokens.get(end + 2).map(|token| &token.token),
+                Some(Token::Word(_))
+            )
+        {
+            let alias = tokens[end + 2].clone();
+            let span = alias.span;
+            let comma = TokenWithSpan::new(Token::Comma, span);
+            let period = TokenWithSpan::new(Token::Period, span);
+            tokens.drain(end + 1..end + 3);
+            tokens.splice(end..end, [comma, quoted(JOIN_ALIAS, span), period, alias]);
+        }
+        i += 1;
+    }
+}
+
+/// `ROWS FROM (f(), g())`. Columns that are defined within are refused.
+fn rows_from(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
+    let mut i = 1;
+    while i < tokens.len() {
+        let begins = starts_with(&tokens[i..], &["ROWS", "FROM"])
+            && is(tokens.get(i + 2), &Token::LParen)
+            && (is(tokens.get(i - 1), &Token::Comma)
+                || ["FROM", "JOIN", "LATERAL"]
+                    .iter()
+                    .any(|word| is_word(tokens.get(i - 1), word)));
+        if let Some(end) = closing(tokens, i + 2).filter(|_| begins) {
+            let mut depth = 0;
+            for token in &tokens[i + 2..end] {
+                depth += nesting(&token.token);
+                if depth == 1 && is_word(Some(token), "AS") {
+                    let message = "columns that are defined within ROWS FROM are not supported";
+                    return Err(Failure::unsupported(message, token.span.start, ""));
+                }
+            }
+            let span = tokens[i].span;
+            tokens.splice(i..i + 2, [quoted(ROWS_FROM, span)]);
+        }
+        i += 1;
+    }
+    Ok(())
+}
+
+/// `OVERRIDING SYSTEM | USER VALUE` of an INSERT becomes one of its columns.
+fn overriding(tokens: &mut Vec<TokenWithSpan>) {
+    let mut i = 1;
+    while i < tokens.len() {
+        let system = starts_with(&tokens[i..], &["OVERRIDING", "SYSTEM", "VALUE"]);
+        if system || starts_with(&tokens[i..], &["OVERRIDING", "USER", "VALUE"]) {
+            let span = tokens[i].span;
+            let which = if system { "system" } else { "user" };
+            let marker = [
+                quoted(OVERRIDING, span),
+                TokenWithSpan::new(Token::Period, span),
+                quoted(which, span),
+                TokenWithSpan::new(Token::RParen, span),
+            ];
+            // The list of columns, or none.
+            let (from, first) = match is(tokens.get(i - 1), &Token::RParen) {
+                true => (i - 1, Token::Comma),
+                false => (i, Token::LParen),
+            };
+            let first = TokenWithSpan::new(first, span);
+            tokens.splice(from..i + 3, std::iter::once(first).chain(marker));
+        }
+        i += 1;
+    }
+}
+
+/// What may follow a query of WITH RECURSIVE.
+fn refuse_search_and_cycle(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
+    for i in 1..tokens.len() {
+        if !is(tokens.get(i - 1), &Token::RParen) {
+            continue;
+        }
+        let is_search = starts_with(&tokens[i..], &["SEARCH", "DEPTH", "FIRST"])
+            || starts_with(&tokens[i..], &["SEARCH", "BREADTH", "FIRST"]);
+        let is_cycle = is_word(tokens.get(i), "CYCLE")
+            && matches!(tokens.get(i + 1).map(|token| &token.token), Some(Token::Word(_)))
+            && (is(tokens.get(i + 2), &Token::Comma) || is_word(tokens.get(i + 2), "SET"));
+        if is_search || is_cycle {
+            let (clause, hint) = match is_search {
+                true => ("SEARCH", "Keep what to order by in a column, and use ORDER BY."),
+                false => (
+                    "CYCLE",
+                    "Use UNION without ALL, or keep an array of what was seen.",
+                ),
+            };
+            let message = format!("the {clause} clause of WITH RECURSIVE is not supported");
+            return Err(Failure::unsupported(message, tokens[i].span.start, hint));
+        }
+    }
+    Ok(())
+}
+
+/// `INSERT INTO t (a[1], c.x)`.
+fn refuse_parts_of_columns(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
+    for i in 0..tokens.len() {
+        if !starts_with(&tokens[i..], &["INSERT", "INTO"]) {
+            continue;
+        }
+        let is_in_name = |token: &&TokenWithSpan| match token.token {
+            Token::Word(_) => !["VALUES", "SELECT", "WITH"]
+                .iter()
+                .any(|word| is_word(Some(token), word)),
+            _ => token.token == Token::Period,
+        };
+        let open = i + 2 + tokens[i + 2..].iter().take_while(is_in_name).count();
+        let Some(end) = closing(tokens, open).filter(|_| is(tokens.get(open), &Token::LParen)) else {
+            continue;
+        };
+        let list = &tokens[open + 1..end];
+        let is_list = matches!(list.first().map(|token| &token.token), Some(Token::Word(word)) if word.keyword != Keyword::SELECT);
+        if is_list && let Some(bracket) = list.iter().find(|token| token.token == Token::LBracket) {
+            let message = "INSERT into elements of an array is not supported";
+            let hint = "Insert the whole array.";
+            return Err(Failure::unsupported(message, bracket.span.start, hint));
+        }
+    }
+    Ok(())
+}
+
+/// `SET a[i] = v` is `SET a = "assign element"(v, i)`; `SET a[i:j] = v` is `SET a = "assign slice"(v, i, j)`.
+fn assigned_elements(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
+    let mut i = 0;
+    while i < tokens.len() {
+        if is_word(tokens.get(i), "SET") {
+            assigned_list(tokens, i + 1)?;
+        }
+        i += 1;
+    }
+    Ok(())
+}
+
+/// Rewrites the assignments of a list that begins at `from`.
+fn assigned_list(tokens: &mut Vec<TokenWithSpan>, mut from: usize) -> Result<(), Failure> {
+    loop {
+        if !matches!(tokens.get(from).map(|token| &token.token), Some(Token::Word(_))) {
+            return Ok(());
+        }
+        // The subscripts, each with its brackets.
+        let mut subscripts = vec![];
+        let mut at = from + 1;
+        while is(tokens.get(at), &Token::LBracket)
+            && let Some(end) = closing(tokens, at)
+        {
+            subscripts.push((at, end));
+            at = end + 1;
+        }
+        if !is(tokens.get(at), &Token::Eq) {
+            return Ok(());
+        }
+        let mut end = end_of_value(tokens, at + 1);
+        if let (Some((first, _)), Some((_, last))) = (subscripts.first(), subscripts.last()) {
+            let span = tokens[*first].span;
+            let mut places: Vec<TokenWithSpan> = vec![];
+            let mut is_slice = false;
+            for (open, close) in &subscripts {
+                let mut depth = 0;
+                places.push(TokenWithSpan::new(Token::Comma, span));
+                let inner = &tokens[open + 1..*close];
+                for (index, token) in inner.iter().enumerate() {
+                    depth += nesting(&token.token);
+                    if depth != 0 || token.token != Token::Colon {
+                        places.push(token.clone());
+                        continue;
+                    }
+                    if subscripts.len() > 1 || index == 0 || index + 1 == inner.len() {
+                        let message = "this slice cannot be assigned to: only one with both ends can";
+                        return Err(Failure::unsupported(message, span.start, ""));
+                    }
+                    is_slice = true;
+                    places.push(TokenWithSpan::new(Token::Comma, span));
+                }
+            }
+            let function = if is_slice { ASSIGN_SLICE } else { ASSIGN_ELEMENT };
+            let mut call = vec![
+                TokenWithSpan::new(Token::Eq, span),
+                quoted(function, span),
+                TokenWithSpan::new(Token::LParen, span),
+            ];
+            call.extend_from_slice(&tokens[at + 1..end]);
+            call.extend(places);
+            call.push(TokenWithSpan::new(Token::RParen, span));
+            let (begin, length) = (*first, call.len());
+            debug_assert!(begin <= *last);
+            tokens.splice(begin..end, call);
+            end = begin + length;
+        }
+        if !is(tokens.get(end), &Token::Comma) {
+            return Ok(());
+        }
+        from = end + 1;
+    }
+}
+
+/// Where the value of an assignment that begins at `from` ends.
+fn end_of_value(tokens: &[TokenWithSpan], from: usize) -> usize {
+    const ENDS: [&str; 4] = ["WHERE", "FROM", "RETURNING", "WHEN"];
+    let (mut depth, mut cases) = (0, 0);
+    for (at, token) in tokens.iter().enumerate().skip(from) {
+        depth += nesting(&token.token);
+        if depth < 0 {
+            return at;
+        }
+        if depth > 0 {
+            continue;
+        }
+        match &token.token {
+            Token::Word(word) if word.keyword == Keyword::CASE => cases += 1,
+            Token::Word(word) if word.keyword == Keyword::END => cases -= 1,
+            _ => {}
+        }
+        let is_distinct = at > from && is_word(tokens.get(at - 1), "DISTINCT");
+        let ends = ENDS.iter().any(|end| is_word(Some(token), end)) && !is_distinct;
+        if cases == 0 && (ends || token.token == Token::Comma) {
+            return at;
+        }
+    }
+    tokens.len()
+}

@@ -1,0 +1,217 @@
+//! Calls of PostgreSQL's functions as calls of others.
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
+    ObjectNamePart,
+};
+use millrace_postgres::error::{SqlError, SqlResult};
+
+use crate::sql::named_arguments::{interval_of_parts, path_of_names};
+use crate::sql::rewrite::without_schema;
+use crate::sql::{hypothetical, json_aggregates, literals, set_returning};
+use crate::syntax::{self, call, number, text};
+use crate::{cast, jsonb, regex};
+
+/// What a call becomes; `None`: it stays, under the name that it has here.
+///
+/// # Errors
+/// It has what is not supported.
+pub(super) fn rewritten(function: &mut Function) -> SqlResult<Option<Expr>> {
+    if let Some(counts) = hypothetical::counted(function)? {
+        return Ok(Some(counts));
+    }
+    if syntax::name_of(function).as_deref() == Some("setseed") {
+        return Err(SqlError::unsupported(
+            "setseed is not supported: random() has no seed",
+        ));
+    }
+    rename(function);
+    match json_aggregates::rewritten(function)? {
+        Some(aggregate) => Ok(Some(aggregate)),
+        None => Ok(modulo(function).or_else(|| special_call(function))),
+    }
+}
+
+/// PostgreSQL's names of functions that DataFusion has under another name.
+const RENAMED: &[(&str, &str)] = &[
+    ("every", "bool_and"),
+    ("variance", "var_samp"),
+    ("first", "first_value"),
+    ("last", "last_value"),
+    ("gen_random_uuid", "uuid"),
+    ("json_array_length", "jsonb_array_length"),
+    ("json_build_array", "jsonb_build_array"),
+    ("json_build_object", "jsonb_build_object"),
+    ("json_extract_path", "jsonb_extract_path"),
+    ("json_extract_path_text", "jsonb_extract_path_text"),
+    ("json_strip_nulls", "jsonb_strip_nulls"),
+    ("json_typeof", "jsonb_typeof"),
+    ("to_json", "to_jsonb"),
+    ("row_to_json", "to_jsonb"),
+    ("array_remove", "array_without"),
+    ("array_dims", "array_bounds"),
+    ("array_replace", "array_replace_all"),
+    ("clock_timestamp", "now"),
+    ("statement_timestamp", "now"),
+    ("transaction_timestamp", "now"),
+    ("proctime", "now"),
+];
+
+fn rename(function: &mut Function) {
+    without_schema(&mut function.name);
+    if let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() {
+        let folded = millrace_parser::fold(name);
+        if let Some((_, renamed)) = RENAMED.iter().find(|(from, _)| *from == folded) {
+            function.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(*renamed))]);
+        }
+    }
+}
+
+/// `mod(a, b)` is `a % b`.
+fn modulo(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let (
+        [ObjectNamePart::Identifier(name)],
+        [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(left)),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(right)),
+        ],
+    ) = (function.name.0.as_slice(), list.args.as_slice())
+    else {
+        return None;
+    };
+    let nested = |expr: &Expr| Box::new(Expr::Nested(Box::new(expr.clone())));
+    (millrace_parser::fold(name) == "mod").then(|| {
+        Expr::Nested(Box::new(Expr::BinaryOp {
+            left: nested(left),
+            op: BinaryOperator::Modulo,
+            right: nested(right),
+        }))
+    })
+}
+
+/// Functions that become something else than a call of another name.
+fn special_call(function: &Function) -> Option<Expr> {
+    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
+        return None;
+    };
+    if millrace_parser::fold(name) == "make_interval"
+        && let Some(call) = interval_of_parts(function)
+    {
+        return Some(call);
+    }
+    if millrace_parser::fold(name).starts_with("jsonb_path_")
+        && let Some(unnamed) = path_of_names(function)
+    {
+        return Some(special_call(&unnamed).unwrap_or(Expr::Function(unnamed)));
+    }
+    let arguments: Vec<Expr> = match &function.args {
+        FunctionArguments::List(list) => list
+            .args
+            .iter()
+            .filter_map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            })
+            .collect(),
+        _ => vec![],
+    };
+    // One row for each element of a list.
+    let rows_of = |name: &str, arguments: Vec<Expr>| Some(call("unnest", vec![call(name, arguments)]));
+    let folded = millrace_parser::fold(name);
+    if let Some(list) = regex::spelling::list_of(&folded) {
+        return rows_of(list, arguments);
+    }
+    match (folded.as_str(), arguments.len()) {
+        ("generate_series", 3) if set_returning::is_of_times(&arguments) => {
+            rows_of(crate::zoned_shift::SERIES, arguments)
+        }
+        ("generate_series", 2 | 3) => rows_of("generate_series", arguments),
+        // No table has partitions.
+        ("pg_partition_ancestors", 1) => rows_of(
+            "generate_series",
+            vec![number("1".to_owned()), number("0".to_owned())],
+        ),
+        ("string_to_table", 2 | 3) => rows_of("string_to_array", arguments),
+        ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
+        ("jsonb_path_query" | "jsonb_path_query_tz", 2..=4) => {
+            rows_of(jsonb::PATH_ITEMS, arguments).map(|rows| call(cast::NAME, vec![rows, text("jsonb")]))
+        }
+        // Quoted bytes are read as such.
+        ("get_byte" | "set_byte" | "get_bit" | "set_bit", 2 | 3) if literals::quoted(&arguments[0]) => {
+            let mut arguments = arguments;
+            arguments[0] = call(cast::NAME, vec![arguments[0].clone(), text("bytea")]);
+            Some(call(&folded, arguments))
+        }
+        // A quoted array is one of texts here.
+        ("jsonb_object" | "json_object", 1 | 2) => {
+            let read = |argument: Expr| match literals::quoted(&argument) {
+                true => call(cast::NAME, vec![argument, text("text[]")]),
+                false => argument,
+            };
+            Some(call("jsonb_object", arguments.into_iter().map(read).collect()))
+        }
+        ("jsonb_array_elements" | "json_array_elements", 1) => {
+            rows_of("jsonb_items", arguments).map(|rows| call(cast::NAME, vec![rows, text("jsonb")]))
+        }
+        ("jsonb_array_elements_text" | "json_array_elements_text", 1) => {
+            rows_of("jsonb_items_text", arguments)
+        }
+        // The age of one timestamp is its distance from midnight of today.
+        ("age", 1) => {
+            let today = call(
+                cast::NAME,
+                vec![call("current_date", vec![]), text("timestamp without time zone")],
+            );
+            Some(call("age", [vec![today], arguments].concat()))
+        }
+        ("uuid", 0) => Some(call(
+            cast::NAME,
+            vec![Expr::Function(function.clone()), text("uuid")],
+        )),
+        ("num_nulls", 1..) => Some(counted(&arguments, |argument| Expr::IsNull(Box::new(argument)))),
+        ("num_nonnulls", 1..) => Some(counted(&arguments, |argument| {
+            Expr::IsNotNull(Box::new(argument))
+        })),
+        ("to_timestamp", 1) => Some(call("timestamp_of_epoch", arguments)),
+        ("to_timestamp", 2) => Some(call(crate::by_pattern::TO_TIMESTAMP, arguments)),
+        // DataFusion counts with unsigned numbers, which PostgreSQL has not.
+        ("cardinality" | "array_ndims" | "array_position", _) => signed(function, "integer"),
+        ("array_positions", _) => signed(function, "integer[]"),
+        ("regr_count", _) => signed(function, "bigint"),
+        ("localtimestamp", 0) => Some(call(
+            cast::NAME,
+            vec![call("now", vec![]), text("timestamp without time zone")],
+        )),
+        ("localtime", 0) => Some(call(
+            cast::NAME,
+            vec![call("now", vec![]), text("time without time zone")],
+        )),
+        _ => None,
+    }
+}
+
+/// How many of the arguments are so.
+fn counted(arguments: &[Expr], is_so: impl Fn(Expr) -> Expr) -> Expr {
+    let one = |argument: &Expr| {
+        let is_so = is_so(Expr::Nested(Box::new(argument.clone())));
+        call(cast::NAME, vec![Expr::Nested(Box::new(is_so)), text("integer")])
+    };
+    let each = arguments.iter().map(one);
+    let sum = each.reduce(|left, right| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::Plus,
+        right: Box::new(right),
+    });
+    Expr::Nested(Box::new(sum.unwrap_or_else(|| number("0".to_owned()))))
+}
+
+/// The call, with the type that PostgreSQL gives it.
+fn signed(function: &Function, name: &str) -> Option<Expr> {
+    Some(call(
+        cast::NAME,
+        vec![Expr::Function(function.clone()), text(name)],
+    ))
+}

@@ -1,0 +1,75 @@
+-- Types of results, and numbers that are too large.
+SELECT pg_typeof(sum(r))::text, avg(r), sum(r) FILTER (WHERE r > 1), sum(DISTINCT r) FROM (VALUES (1.1::real), (2.2), (2.2)) t(r);
+SELECT sum(r) OVER (ORDER BY r) FROM (VALUES (1.5::real), (2.25), (3.5)) t(r);
+SELECT sum(r) + 1, sum(r)::text FROM (VALUES (1.5::real), (2.25)) t(r) HAVING sum(r) > 1;
+SELECT r, sum(r) FROM (VALUES (1.1::real), (2.2)) t(r) GROUP BY GROUPING SETS ((r), ()) ORDER BY sum(r), 1;
+SELECT sum(r) FROM (VALUES (3e38::real), (3e38)) t(r);
+SELECT pg_typeof(generate_series(1, 1))::text, pg_typeof(generate_series(1::bigint, 1))::text, pg_typeof(generate_series(1.5, 2))::text;
+SELECT generate_series(1, 3), generate_series(1::bigint, 3);
+SELECT x::text FROM generate_series(1.0, 2.0, 0.5) AS g(x);
+SELECT * FROM generate_series(1, 3);
+SELECT * FROM generate_series(1, 3::bigint);
+SELECT * FROM generate_series(1::smallint, 3::smallint);
+SELECT x::text FROM generate_series(0.5, 2) AS g(x);
+SELECT * FROM generate_series(1, 3) AS g(x), generate_series(1, g.x) AS h(y) ORDER BY 1, 2;
+SELECT * FROM generate_series(2147483646, 2147483647);
+SELECT count(*) FROM (SELECT * FROM generate_series(2147483646, 2147483649)) x;
+SELECT * FROM generate_series(3, 1, -1) WITH ORDINALITY;
+SELECT * FROM generate_series(1, 3, 0);
+SELECT * FROM generate_series(1.0, 3, 0);
+SELECT * FROM generate_series(1, NULL);
+SELECT * FROM generate_series('1', '3');
+SELECT * FROM generate_series(date '2020-01-01', date '2020-01-03', interval '1 day');
+CREATE TYPE mood AS ENUM ('sad', 'ok');
+CREATE DOMAIN dd AS int;
+SELECT 'mood'::regtype, 'dd'::regtype, 'int'::regtype, 'int4[]'::regtype, 'mood[]'::regtype;
+SELECT 'nope'::regtype;
+SELECT 'mood'::regtype::oid = (SELECT oid FROM pg_type WHERE typname = 'mood');
+SELECT pg_typeof(array_agg(m))::text FROM (VALUES ('sad'::mood), ('ok'), (NULL)) t(m);
+SELECT (array_agg(m ORDER BY m DESC))[1] > 'sad', min(m) FROM (VALUES ('sad'::mood), ('ok'), ('ok')) t(m);
+SELECT 12345.678::numeric(5,2);
+SELECT '12345.678'::numeric(5,2), 123456::numeric(5,2);
+SELECT 3000000000::int, 40000::smallint, 1e20::bigint;
+-- refused 22003: a numeric has at most 38 digits
+SELECT * FROM (VALUES (1e300), (2)) t(x);
+-- refused 22003: a numeric has at most 38 digits
+SELECT 99999999999999999999999999999999999999::numeric * 10;
+CREATE TABLE nn (n numeric, m numeric(5,2), d double precision);
+INSERT INTO nn VALUES (1, 1, 1e300);
+INSERT INTO nn VALUES (1, 1000, 1);
+UPDATE nn SET m = m * 10000;
+-- refused 22003: a numeric has at most 38 digits
+UPDATE nn SET n = n * 1e37;
+SELECT d FROM nn;
+-- Where a row would stand.
+CREATE TABLE a (k int, x int);
+INSERT INTO a VALUES (1,10),(2,20);
+SELECT rank(2) WITHIN GROUP (ORDER BY k) FROM a;
+SELECT dense_rank(2) WITHIN GROUP (ORDER BY k), percent_rank(2) WITHIN GROUP (ORDER BY k), cume_dist(2) WITHIN GROUP (ORDER BY k) FROM a;
+SELECT rank(2, 1) WITHIN GROUP (ORDER BY k, x DESC), cume_dist(2, 20) WITHIN GROUP (ORDER BY k, x DESC) FROM a;
+SELECT rank(NULL) WITHIN GROUP (ORDER BY k) FROM a;
+SELECT rank() WITHIN GROUP (ORDER BY k) FROM a;
+SELECT x, dense_rank(2) WITHIN GROUP (ORDER BY k DESC) FROM a GROUP BY x ORDER BY x;
+SELECT percent_rank(2) WITHIN GROUP (ORDER BY k), cume_dist(2) WITHIN GROUP (ORDER BY k) FROM a WHERE false;
+SELECT rank(2) WITHIN GROUP (ORDER BY k) FILTER (WHERE k > 1) FROM a;
+SELECT dense_rank(5) WITHIN GROUP (ORDER BY v NULLS FIRST) FROM (VALUES (1),(1),(NULL),(NULL),(4)) t(v);
+SELECT rank(5) WITHIN GROUP (ORDER BY v NULLS FIRST), rank(NULL) WITHIN GROUP (ORDER BY v), rank(1.5) WITHIN GROUP (ORDER BY v DESC) FROM (VALUES (1),(1),(NULL),(NULL),(4)) t(v);
+-- Objects of another kind.
+CREATE VIEW va AS SELECT * FROM a;
+DROP TABLE va;
+DROP VIEW a;
+DROP MATERIALIZED VIEW a;
+DROP INDEX a;
+DROP SEQUENCE a;
+DROP TYPE dd;
+DROP DOMAIN mood;
+ALTER VIEW a RENAME TO b;
+ALTER SEQUENCE a RESTART;
+TRUNCATE va;
+COMMENT ON VIEW a IS 'x';
+CREATE INDEX ON va (k);
+ALTER TABLE va ADD COLUMN z int;
+ALTER DOMAIN mood DROP NOT NULL;
+ALTER TYPE dd ADD VALUE 'x';
+SELECT nextval('a');
+REFRESH MATERIALIZED VIEW a;
