@@ -19,6 +19,7 @@ pub mod definitions;
 pub mod engine;
 pub mod health;
 pub mod jobs;
+mod kept_types;
 pub mod maintenance;
 mod periodic;
 pub mod profiles;
@@ -45,7 +46,7 @@ use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_catalog::flow::FlowDef;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{CatalogSnapshot, Definition, Object, Planned, QueryDef, Reader, Relation};
+use millrace_catalog::{CatalogSnapshot, ColumnDef, Definition, Object, Planned, QueryDef, Reader, Relation};
 use millrace_engine::clock::{Clock, VirtualClock};
 use millrace_engine::{
     EventTimeSpec, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
@@ -434,7 +435,7 @@ impl Database {
                     let catalog = self.catalog();
                     let partitions = self.partitions_of(object.id);
                     let planned =
-                        self.plan_with_partitions(&catalog, &object.database, &query, partitions)?;
+                        self.plan_of(&catalog, &object.database, &query, partitions, &relation.columns)?;
                     **relation = Relation::of_view(object.id, &name, &planned, &relation.columns)
                         .with_errors(relation.errors);
                     let spec = ViewSpec {
@@ -544,22 +545,23 @@ impl Database {
         database: &str,
         query: &QueryDef,
     ) -> SqlResult<Planned> {
-        self.plan_with_partitions(catalog, database, query, self.options.partitions())
+        self.plan_of(catalog, database, query, self.options.partitions(), &[])
     }
 
-    /// The same for keyed state of so many partitions.
-    fn plan_with_partitions(
+    /// The same for keyed state of so many partitions, and of a view that has these columns.
+    fn plan_of(
         &self,
         catalog: &CatalogSnapshot,
         database: &str,
         query: &QueryDef,
         partitions: usize,
+        columns: &[ColumnDef],
     ) -> SqlResult<Planned> {
         // A view over one that is not filled yet reads its rows, as soon as there are some.
         let filled = catalog.filled();
         let catalog = filled.as_ref().unwrap_or(catalog);
         let reader = Reader::of_query(self, &self.state, catalog, database, query);
-        let plan = reader.bind_query_text(query)?;
+        let plan = kept_types::kept(reader.bind_query_text(query)?, columns)?;
         let options = ViewOptions {
             partitions,
             emit: query.emit,
