@@ -165,10 +165,8 @@ async fn round(
         let workers = rows(keeper, "SHOW WORKERS").await?;
         let first = workers.first().and_then(|row| row.first().cloned().flatten());
         let first = first.ok_or("there is a worker")?;
-        // Not the other way round: views whose partitions have just moved are in no checkpoint for a moment, and are filled
-        // again when a worker is lost then, which a stream that has forgotten rows does not allow.
-        run(keeper, &format!("KILL WORKER {first}")).await?;
         run(keeper, "ADD WORKER").await?;
+        run(keeper, &format!("KILL WORKER {first}")).await?;
     }
     for session in sessions {
         session.await??;

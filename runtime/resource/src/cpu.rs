@@ -189,12 +189,13 @@ impl CpuScheduler {
     }
 
     /// One without streams: for statements, which are to be planned and handed on however busy the slots of the workers are.
-    /// What they read and change is done by tasks of those.
+    /// What they read and change is done by tasks of those. Batch work of it is only nicer and never idle work: what is planned may hold
+    /// locks, and is not to stand still beside other programs.
     ///
     /// # Errors
     /// As [`CpuScheduler::start`].
     pub fn start_without_streams(slots: usize, io: Option<tokio::runtime::Handle>) -> Result<CpuScheduler> {
-        Self::start_lanes(slots, io, &[Lane::Interactive, Lane::Batch, Lane::Idle])
+        Self::start_lanes(slots, io, &[Lane::Interactive, Lane::Batch])
     }
 
     fn start_lanes(slots: usize, io: Option<tokio::runtime::Handle>, lanes: &[Lane]) -> Result<CpuScheduler> {

@@ -165,7 +165,7 @@ async fn execute_unnoted(
         Statement::Resume(of) => Box::pin(job::resume(session, &of)).await,
         Statement::AddWorker => job::add_worker(session),
         Statement::DropWorker(number) => job::drop_worker(session, number),
-        Statement::KillWorker(number) => job::kill_worker(session, number),
+        Statement::KillWorker(number) => job::kill_worker(session, number).await,
         Statement::Backup { to } => Box::pin(backup::execute(session, &to)).await,
     }
 }

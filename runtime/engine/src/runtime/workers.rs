@@ -114,6 +114,13 @@ impl Runtime {
             .collect()
     }
 
+    /// Whether every view would be restored if a worker were lost now, and none filled again. False for a moment after a view was
+    /// added or partitions have moved, and always with a single worker.
+    pub fn can_lose_worker(&self) -> bool {
+        let pipelines = self.engine.decisions.driver.lock().pipelines();
+        pipelines.iter().all(|pipeline| pipeline.can_lose_worker)
+    }
+
     /// Kills a worker: what it has of views, of rows under way and of queries is gone at once. Views are restored from the
     /// last checkpoint on the other workers, or filled again where there is none; readers wait until they are as they were.
     /// The last worker is followed by a new one.

@@ -335,7 +335,7 @@ impl Shared {
             QueryClass::Interactive => Lane::Interactive,
             QueryClass::Batch => {
                 let is_beside_others = now < self.idle_until_ns.load(Ordering::Relaxed);
-                match is_beside_others && !self.crowding.lock().is_crowded_out(now) {
+                match self.has_streams && is_beside_others && !self.crowding.lock().is_crowded_out(now) {
                     true => Lane::Idle,
                     false => Lane::Batch,
                 }

@@ -74,6 +74,8 @@ pub struct PipelineRecord {
     pub checkpoint: Option<u64>,
     /// A lost worker's part of it is being restored.
     pub is_recovering: bool,
+    /// Nothing of it would have to be filled again if a worker were lost now.
+    pub can_lose_worker: bool,
     /// Epochs of the next group.
     pub group_size: u64,
     pub cutter: Option<WorkerId>,
@@ -203,6 +205,9 @@ impl Pipeline {
             committed: self.committed,
             checkpoint: self.checkpoint,
             is_recovering: self.is_recovering,
+            can_lose_worker: self.views.is_empty()
+                || self.is_job
+                || self.is_recoverable() && self.phase == Phase::Open,
             group_size: self.tuner.size(),
             cutter: self.template.as_ref().map(|template| template.cutter),
             workers: self.participants,

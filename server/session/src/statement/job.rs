@@ -1,6 +1,7 @@
 //! CANCEL JOB, WAIT, sources and sinks paused and resumed, and workers that come, leave and are killed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_catalog::Object;
 use millrace_database::database::ddl::DdlGuard;
@@ -16,6 +17,10 @@ use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::statement::alter::find;
 use crate::statement::{done, transaction};
+
+/// How long a worker that is to be killed is left for a checkpoint of what it has, and how often that is looked at.
+const CHECKPOINT_AWAITED_MAX: Duration = Duration::from_secs(2);
+const CHECKPOINT_ASKED_EVERY: Duration = Duration::from_millis(5);
 
 /// CANCEL JOB: returns when nothing is left of the job.
 pub async fn cancel(session: &Arc<Session>, number: u64) -> SqlResult<Outcome> {
@@ -115,9 +120,21 @@ pub(crate) fn drop_worker(session: &Arc<Session>, number: u64) -> SqlResult<Outc
 
 /// KILL WORKER: the worker is gone when this returns; its part of the views is restored elsewhere, and whoever reads them
 /// waits for it.
-pub fn kill_worker(session: &Arc<Session>, number: u64) -> SqlResult<Outcome> {
+pub async fn kill_worker(session: &Arc<Session>, number: u64) -> SqlResult<Outcome> {
     let runtime = session.database().runtime();
     let number = u32::try_from(number).unwrap_or(u32::MAX);
+    // What a checkpoint would have a moment later is not to be filled again because of this statement.
+    let is_waited_for = || {
+        let workers = runtime.workers();
+        workers.len() > 1 && workers.iter().any(|worker| worker.id == number) && !runtime.can_lose_worker()
+    };
+    let safe = async {
+        while is_waited_for() {
+            tokio::time::sleep(CHECKPOINT_ASKED_EVERY).await;
+        }
+    };
+    // Where it does not come about (a view with a faucet), the views are filled again.
+    let _ = tokio::time::timeout(CHECKPOINT_AWAITED_MAX, safe).await;
     runtime.kill_worker(number).map_err(from_internal::runtime)?;
     done("KILL WORKER")
 }
