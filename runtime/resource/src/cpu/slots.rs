@@ -322,17 +322,12 @@ impl Shared {
 
     /// Where a poll is made that takes a place of a class.
     fn lane(&self, policy: SchedulerPolicy, rank: QueryClass, now: u64) -> Lane {
-        let first = match self.has_streams {
-            true => Lane::Stream,
-            false => Lane::Interactive,
-        };
-        // Without pauses all are alike, to the operating system too.
-        if !policy.pauses() {
-            return first;
-        }
         match rank {
-            QueryClass::Stream => first,
-            QueryClass::Interactive => Lane::Interactive,
+            // Without pauses all are alike, to the operating system too.
+            _ if !policy.pauses() && self.has_streams => Lane::Stream,
+            QueryClass::Stream if self.has_streams => Lane::Stream,
+            QueryClass::Stream | QueryClass::Interactive => Lane::Interactive,
+            QueryClass::Batch if !policy.pauses() => Lane::Interactive,
             QueryClass::Batch => {
                 let is_beside_others = now < self.idle_until_ns.load(Ordering::Relaxed);
                 match self.has_streams && is_beside_others && !self.crowding.lock().is_crowded_out(now) {
