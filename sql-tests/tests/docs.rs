@@ -197,8 +197,16 @@ async fn session(server: &Server, block: &Block, psql: Option<&Path>) -> Result<
         match psql {
             Some(psql) => shown.push_str(&ask(psql, server, &statement)?),
             None => {
-                let outcome = run(&client, &statement).await;
-                outcome.map_err(|error| format!("{}: {statement}\n{error}", block.place))?;
+                let is_refused = lines.peek().is_some_and(|line| line.starts_with("ERROR:"));
+                match run(&client, &statement).await {
+                    Ok(()) if is_refused => {
+                        return Err(format!("{}: {statement}\nit is not refused", block.place).into());
+                    }
+                    Err(error) if !is_refused => {
+                        return Err(format!("{}: {statement}\n{error}", block.place).into());
+                    }
+                    _ => {}
+                }
             }
         }
     }
