@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Whoever calls only waits: what takes time with the text, the plan or the values of a statement runs on the runtime's scheduler
-//! for statements ([`Session::run_statement`]).
+//! for statements (`Session::run_statement`).
 
 mod access;
 mod advisory;

@@ -503,7 +503,7 @@ impl Session {
             .await
     }
 
-    /// Runs what prepares a statement, such as decoding its values, as [`Session::run_statement`] does.
+    /// Runs what prepares a statement, such as decoding its values, as `Session::run_statement` does.
     ///
     /// # Errors
     /// Its own; it was ended.
