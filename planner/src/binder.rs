@@ -82,7 +82,6 @@ impl<'a> Binder<'a> {
             return argument;
         }
         match self.value_of(argument.clone()) {
-            Ok(value) if value.is_null() => Expr::Literal(ScalarValue::Null, None),
             Ok(value) => Expr::Literal(value, None),
             Err(_) => argument,
         }
@@ -181,14 +180,16 @@ fn narrowed(provider: Arc<dyn TableProvider>, element: &DataType) -> Result<Arc<
     Ok(provider_as_source(Arc::new(ViewTable::new(plan, None))))
 }
 
-/// DataFusion's series take no other integers.
-fn as_bigint(argument: Expr) -> Expr {
-    match argument {
-        Expr::Literal(value, notes) if value.data_type().is_signed_integer() => {
-            Expr::Literal(value.cast_to(&DataType::Int64).unwrap_or(value), notes)
+/// An end of a series whose elements are of a type, as DataFusion's series want it: a bigint, a time, NULL without a type.
+fn end_of_series(argument: Expr, element: &DataType) -> Result<Expr> {
+    Ok(match argument {
+        Expr::Literal(value, notes) if value.is_null() => Expr::Literal(ScalarValue::Null, notes),
+        Expr::Literal(value, notes) if element.is_integer() => {
+            let wide = value.cast_to(element)?.cast_to(&DataType::Int64)?;
+            Expr::Literal(wide, notes)
         }
         other => other,
-    }
+    })
 }
 
 impl ContextProvider for Binder<'_> {
@@ -221,9 +222,11 @@ impl ContextProvider for Binder<'_> {
                 if matches!(element, DataType::Decimal128(..)) {
                     return unnested(array);
                 }
+                args = (args.into_iter())
+                    .map(|arg| end_of_series(arg, &element))
+                    .collect::<Result<_>>()?;
                 as_element = (element == DataType::Int32).then_some(element);
             }
-            args = args.into_iter().map(as_bigint).collect();
             if let Some(Expr::Literal(ScalarValue::Int64(Some(0)), _)) = args.get(2) {
                 let message = "step size cannot equal zero".to_owned();
                 return Err(Faulty {

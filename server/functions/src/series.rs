@@ -45,7 +45,7 @@ pub fn element(ends: &[DataType]) -> Result<Option<DataType>> {
         let message = format!("function generate_series({}) {what}", names.join(", "));
         SqlError::new(code, message).with_hint("You might need to add explicit type casts.")
     };
-    if ends.iter().any(DataType::is_floating) {
+    if ends.iter().any(DataType::is_floating) || !(2..=3).contains(&ends.len()) {
         return Err(no_function(SqlState::UndefinedFunction, "does not exist").into());
     }
     let scales = ends.iter().filter_map(|end| match end {
