@@ -34,7 +34,7 @@ pub async fn run(scale: &Scale, target: &Target) -> Result<Experiment, BenchErro
     let address = server.server.pg();
     let fill = format!(
         "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT); \
-         INSERT INTO t SELECT g, g * 7919 % 10007 FROM generate_series(1, {}) AS s(g)",
+         INSERT INTO t SELECT g, g * 7919 % 10007 FROM generate_series(1::bigint, {}) AS s(g)",
         scale.rows
     );
     for sql in fill

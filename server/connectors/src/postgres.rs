@@ -11,7 +11,7 @@ mod tls;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use millrace_catalog::connector::postgres::{PostgresDef, PostgresPlace};
@@ -28,6 +28,9 @@ use crate::source::ConnectorError;
 
 /// How long the server may take for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How long a slot may be in use that is to be dropped, and how often that is asked.
+const SLOT_FREED: Duration = Duration::from_secs(4);
+const SLOT_RETRY: Duration = Duration::from_millis(50);
 /// One row must fit.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;
 /// Messages that wait for us.
@@ -294,7 +297,7 @@ impl Server {
         }))
     }
 
-    /// Removes the slot.
+    /// Removes the slot. What has read from it until now may still be going, and is waited for.
     ///
     /// # Errors
     /// Somebody uses it.
@@ -303,7 +306,16 @@ impl Server {
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = {}",
             literal(&def.slot)
         );
-        self.rows(def, &sql).await.map(|_| ())
+        let until = Instant::now() + SLOT_FREED;
+        loop {
+            match texts(&self.client, &sql).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.code() == Some(&SqlState::OBJECT_IN_USE) && Instant::now() < until => {
+                    tokio::time::sleep(SLOT_RETRY).await;
+                }
+                Err(error) => return Err(of_client(&def.place, &error)),
+            }
+        }
     }
 
     /// How much of the server's log is not confirmed, in bytes.

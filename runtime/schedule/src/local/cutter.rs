@@ -28,8 +28,8 @@ pub(super) struct Cutter {
     checkpoints: BTreeSet<u64>,
     /// So is the next one, which comes with or without input.
     is_checkpoint_due: bool,
-    /// The last epoch for which more were asked.
-    asked: u64,
+    /// The last launched epoch when more were asked for.
+    asked: Option<u64>,
     group: u64,
     /// Nanoseconds between two cuts; 0: as soon as there is input.
     pub interval: u64,
@@ -53,7 +53,7 @@ impl Cutter {
             forced: None,
             checkpoints: BTreeSet::new(),
             is_checkpoint_due: false,
-            asked: after,
+            asked: None,
             group: 1,
             interval,
             next_cut_at: 0,
@@ -154,6 +154,8 @@ impl Pipeline {
         // Behind the interval: before an epoch is due nothing waits for the driver.
         if cutter.started >= launched {
             cutter.waits_since.get_or_insert(work.at);
+            // Nobody has asked under this template if it goes on where the one before, which lost a worker, had ended.
+            self.ask_for_more(work);
             return;
         }
         if let Some(since) = cutter.waits_since.take() {
@@ -193,8 +195,16 @@ impl Pipeline {
         });
         // The next group is asked for while the last epochs of this one run.
         let ahead = (cutter.group / 4).clamp(1, EPOCHS_IN_FLIGHT_MAX as u64);
-        if launched - epoch < ahead && cutter.asked < launched {
-            cutter.asked = launched;
+        if launched - epoch < ahead {
+            self.ask_for_more(work);
+        }
+    }
+
+    /// Asks the driver for the next group, once.
+    fn ask_for_more(&mut self, work: &mut Work<'_>) {
+        let (id, version, launched) = (self.id(), self.version, self.launched);
+        let Some(cutter) = &mut self.cutter else { return };
+        if cutter.asked.replace(launched) != Some(launched) {
             work.actions.push(LocalAction::Report(ToDriver::NeedEpochs {
                 pipeline: id,
                 version,
@@ -274,5 +284,55 @@ impl Pipeline {
             }
         }
         self.start(work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::id::{PipelineId, TaskId};
+    use crate::local::{LocalEvent, LocalScheduler, Tasks};
+    use crate::message::ToWorker;
+    use crate::template::{Replay, Template};
+
+    struct Idle;
+
+    impl Tasks for Idle {
+        fn has_work(&self, _: TaskId, _: &EpochTime, _: bool) -> bool {
+            false
+        }
+    }
+
+    /// All that was launched is in the checkpoint, and what asked for more was said under the template that is void.
+    #[test]
+    fn a_template_without_anything_to_run_again_asks_for_epochs() {
+        let (pipeline, me) = (PipelineId(1), WorkerId(2));
+        let template = Arc::new(Template {
+            pipeline,
+            version: 5,
+            lineage: 4,
+            after: 9,
+            replay: Some(Replay {
+                to: 9,
+                checkpoints: vec![],
+            }),
+            is_retained: true,
+            is_job: false,
+            views: vec![],
+            placement: vec![me],
+            cutter: me,
+        });
+        let mut local = LocalScheduler::new(me);
+        let mut actions = local.on(LocalEvent::Driver(ToWorker::Prepare(template)), 0, &Idle);
+        actions.extend(local.on(LocalEvent::InputArrived { pipeline }, 1, &Idle));
+        let asked = actions.iter().filter(|action| {
+            let LocalAction::Report(ToDriver::NeedEpochs { version, last, .. }) = action else {
+                return false;
+            };
+            (*version, *last) == (5, 9)
+        });
+        assert_eq!(asked.count(), 1);
     }
 }

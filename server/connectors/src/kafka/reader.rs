@@ -16,6 +16,9 @@ use crate::source::{ConnectorError, Fetched, Lag, Position, Reader, Record};
 
 /// How long one look for records waits.
 const POLL: Duration = Duration::from_millis(500);
+/// How long a partition may be without a leader at the start, and how often it is asked for.
+const LEADER_WAIT: Duration = Duration::from_secs(5);
+const LEADER_RETRY: Duration = Duration::from_millis(100);
 /// Records at a time.
 const RECORDS_MAX: i32 = 16_384;
 /// Of one answer, and of one partition in it.
@@ -136,9 +139,22 @@ impl KafkaReader {
         Ok(found)
     }
 
+    /// The first offset of a partition and the one after its last. A partition that was made just now, or moves, has no leader
+    /// for a moment.
     async fn watermarks(&self, partition: i32) -> Result<(i64, i64), ConnectorError> {
-        let found = self.consumer.fetch_watermarks(&self.topic, partition).await;
-        found.map_err(|error| self.error(&error))
+        let until = Instant::now() + LEADER_WAIT;
+        loop {
+            match self.consumer.fetch_watermarks(&self.topic, partition).await {
+                Ok(found) => return Ok(found),
+                Err(error @ KrafkaError::Broker { .. }) if error.is_retriable() && Instant::now() < until => {
+                    tokio::time::sleep(LEADER_RETRY).await;
+                    // So that it is asked who leads now.
+                    let metadata = self.consumer.fetch_metadata(Some(&self.topic)).await;
+                    metadata.map_err(|error| self.error(&error))?;
+                }
+                Err(error) => return Err(self.error(&error)),
+            }
+        }
     }
 
     /// Refuses to go on where records are missing.
