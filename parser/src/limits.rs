@@ -16,6 +16,16 @@ pub const MAX_SQL_BYTES: usize = 16 << 20;
 pub const MAX_NESTING: usize = 64;
 /// How many operators may stand in one chain.
 pub const MAX_OPERATORS: usize = 1000;
+/// The most columns of a SELECT list, of GROUP BY and of ORDER BY, as in PostgreSQL.
+pub const MAX_LIST: usize = 1_664;
+/// The most relations in one FROM, and WITH queries in one WITH.
+pub const MAX_RELATIONS: usize = 500;
+/// How deep subqueries may be nested in expressions: what is done with them doubles with each level.
+pub const MAX_SUBQUERIES: usize = 12;
+/// How deep rows may be nested: the text of one doubles the quotes of one within it.
+pub const MAX_ROWS: usize = 12;
+/// Entries in the parentheses of CREATE TABLE: more columns than a table can have, and as many constraints.
+const MAX_DEFINITIONS: usize = 3_200;
 
 /// Refuses a text that is too long.
 pub(crate) fn check_length(sql: &str) -> Result<(), ParseError> {
@@ -44,6 +54,55 @@ struct Frame {
     finished: usize,
     /// Set operations, which chain across clauses.
     set_operations: usize,
+    /// What the commas stand between, and how many entries there are.
+    list: Option<List>,
+    entries: usize,
+    /// It is the arguments of a call, or another thing behind a name.
+    is_named: bool,
+    /// It is a row: `ROW (..)`, or there is a comma in what is no call.
+    is_row: bool,
+    /// The deepest nesting of rows inside.
+    rows: usize,
+    /// It stands where a relation does: a query there is no subquery of an expression.
+    is_relation: bool,
+    has_query: bool,
+    /// Subqueries of expressions around.
+    subqueries: usize,
+}
+
+/// A list whose length is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum List {
+    Select,
+    By,
+    From,
+    With,
+    Definitions,
+}
+
+impl List {
+    /// The most entries, and what is said of more.
+    fn limit(self) -> (usize, String) {
+        match self {
+            List::Select => (
+                MAX_LIST,
+                format!("target lists can have at most {MAX_LIST} entries"),
+            ),
+            List::By => (
+                MAX_LIST,
+                format!("GROUP BY and ORDER BY can have at most {MAX_LIST} entries"),
+            ),
+            List::From => (
+                MAX_RELATIONS,
+                format!("FROM can have at most {MAX_RELATIONS} relations"),
+            ),
+            List::With => (
+                MAX_RELATIONS,
+                format!("a statement can have at most {MAX_RELATIONS} WITH queries"),
+            ),
+            List::Definitions => (MAX_DEFINITIONS, "tables can have at most 1600 columns".into()),
+        }
+    }
 }
 
 impl Frame {
@@ -57,15 +116,60 @@ impl Frame {
         self.chain + self.inner
     }
 
+    fn begin(&mut self, list: List) {
+        (self.list, self.entries) = (Some(list), 1);
+    }
+
+    /// What stands between parentheses or brackets inside.
+    fn inside(&self, opening: &Token, before: Option<&Token>) -> Frame {
+        let keyword = match before {
+            Some(Token::Word(word)) if word.quote_style.is_none() => Some(word.keyword),
+            _ => None,
+        };
+        let is_name = matches!(before, Some(Token::Word(_)))
+            && keyword.is_none_or(|keyword| !comes_before_values(keyword));
+        let is_row = keyword == Some(Keyword::ROW);
+        Frame {
+            is_named: *opening != Token::LParen || is_name && !is_row,
+            is_row,
+            is_relation: match (before, keyword) {
+                (Some(Token::LParen), _) => self.is_relation,
+                (Some(Token::Comma), _) => matches!(self.list, Some(List::From)),
+                (_, Some(keyword)) => matches!(
+                    keyword,
+                    Keyword::FROM
+                        | Keyword::JOIN
+                        | Keyword::LATERAL
+                        | Keyword::UNION
+                        | Keyword::EXCEPT
+                        | Keyword::INTERSECT
+                        | Keyword::AS
+                        | Keyword::MATERIALIZED
+                ),
+                _ => false,
+            },
+            subqueries: self.subqueries,
+            ..Frame::default()
+        }
+    }
+
     fn depth(&self) -> usize {
         self.finished.max(self.depth_of_chain()) + self.set_operations
     }
 }
 
-/// Refuses a statement whose tree would be too deep.
+/// Refuses a statement whose tree would be too deep, or whose lists are too long.
 pub(crate) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
     let mut frames = vec![Frame::default()];
+    // The token before, white space apart, and whether the statement makes a relation with columns.
+    let mut before: Option<&Token> = None;
+    let mut is_definition = false;
     for token in tokens {
+        if matches!(token.token, Token::Whitespace(_)) {
+            continue;
+        }
+        let last = before.replace(&token.token);
+        let is_outermost = frames.len() == 1;
         let frame = frames
             .last_mut()
             .expect("the outermost frame is never taken away");
@@ -74,29 +178,81 @@ pub(crate) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
                 if token.token == Token::LBracket {
                     frame.chain += 1; // A subscript, or `[]` after a type, is an operator too.
                 }
+                let mut inside = frame.inside(&token.token, last);
+                if std::mem::take(&mut is_definition) {
+                    inside.begin(List::Definitions);
+                }
                 if frames.len() > MAX_NESTING {
                     let message = format!("parentheses are nested more than {MAX_NESTING} deep");
                     let hint = "Name the inner queries with WITH, or remove parentheses.";
                     return Err(Failure::too_complex(message, Some(token.span.start), hint));
                 }
-                frames.push(Frame::default());
+                frames.push(inside);
                 continue;
             }
             Token::RParen | Token::RBracket | Token::RBrace => {
                 let depth = frame.depth() + 1;
+                let rows = frame.rows + usize::from(frame.is_row);
+                if rows > MAX_ROWS {
+                    let message = format!("rows are nested more than {MAX_ROWS} deep");
+                    let hint = "Name the inner values, or put them into columns.";
+                    return Err(Failure::too_complex(message, Some(token.span.start), hint));
+                }
                 if frames.len() > 1 {
                     frames.pop();
                     let outer = frames
                         .last_mut()
                         .expect("the outermost frame is never taken away");
                     outer.inner = outer.inner.max(depth);
+                    outer.rows = outer.rows.max(rows);
                 }
             }
-            Token::Comma | Token::SemiColon => frame.finish_chain(),
-            Token::Word(word) if word.quote_style.is_none() => match word.keyword {
-                Keyword::SELECT | Keyword::WHERE | Keyword::HAVING | Keyword::ON | Keyword::VALUES => {
-                    frame.finish_chain();
+            Token::Comma => {
+                frame.finish_chain();
+                frame.entries += 1;
+                frame.is_row |= !frame.is_named && frame.list.is_none() && !is_outermost;
+                if let Some((limit, message)) = frame.list.map(List::limit)
+                    && frame.entries > limit
+                {
+                    let hint = "Divide the statement, or load rows with COPY.";
+                    return Err(Failure::too_complex(message, Some(token.span.start), hint));
                 }
+            }
+            Token::SemiColon => frame.finish_chain(),
+            Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                keyword @ (Keyword::SELECT
+                | Keyword::WHERE
+                | Keyword::HAVING
+                | Keyword::ON
+                | Keyword::VALUES) => {
+                    frame.finish_chain();
+                    // What a join is made on stands in FROM.
+                    if keyword != Keyword::ON {
+                        frame.list = None;
+                    }
+                    if keyword == Keyword::SELECT {
+                        frame.begin(List::Select);
+                        if !std::mem::replace(&mut frame.has_query, true)
+                            && !is_outermost
+                            && !frame.is_relation
+                        {
+                            frame.subqueries += 1;
+                        }
+                        if frame.subqueries > MAX_SUBQUERIES {
+                            let message = format!(
+                                "subqueries are nested more than {MAX_SUBQUERIES} deep in expressions"
+                            );
+                            let hint = "Name the inner queries with WITH, or join them.";
+                            return Err(Failure::too_complex(message, Some(token.span.start), hint));
+                        }
+                    }
+                }
+                Keyword::FROM if frame.has_query && !is_word(last, Keyword::DISTINCT) => {
+                    frame.begin(List::From)
+                }
+                Keyword::BY => frame.begin(List::By),
+                Keyword::WITH if last.is_none_or(|last| *last == Token::LParen) => frame.begin(List::With),
+                Keyword::TABLE if is_outermost && !frame.has_query => is_definition = true,
                 Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => frame.set_operations += 1,
                 keyword if is_operator_word(keyword) => frame.chain += 1,
                 _ => {}
@@ -113,6 +269,36 @@ pub(crate) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn is_word(token: Option<&Token>, keyword: Keyword) -> bool {
+    matches!(token, Some(Token::Word(word)) if word.quote_style.is_none() && word.keyword == keyword)
+}
+
+/// Whether what stands in parentheses behind it is a value, and not what it is called with.
+fn comes_before_values(keyword: Keyword) -> bool {
+    use Keyword::*;
+    matches!(
+        keyword,
+        SELECT
+            | WHERE
+            | HAVING
+            | ON
+            | AND
+            | OR
+            | NOT
+            | IS
+            | THEN
+            | ELSE
+            | WHEN
+            | CASE
+            | DISTINCT
+            | ALL
+            | LIKE
+            | BETWEEN
+            | BY
+            | RETURNING
+    )
 }
 
 fn is_operator_word(keyword: Keyword) -> bool {

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -28,6 +29,11 @@ pub const SELECT_ITEMS_MAX: usize = 1_664;
 pub const PLAN_DEPTH_MAX: usize = 1_200;
 /// The most operations of a plan, with all that views and WITH queries stand for.
 pub const PLAN_NODES_MAX: usize = 20_000;
+
+/// The most dimensions of an array, as in PostgreSQL.
+pub const DIMENSIONS_MAX: usize = 6;
+/// Rows and arrays within each other. The text of a row doubles the quotes of one within it, and so does not grow too long.
+pub const TYPES_NESTED_MAX: usize = 12;
 
 fn too_complex(message: String) -> DataFusionError {
     let fault = Fault::TooComplex;
@@ -191,6 +197,9 @@ impl Sizes {
         if above >= PLAN_DEPTH_MAX {
             return Err(too_deep());
         }
+        for field in plan.schema().fields() {
+            check_type(field.data_type())?;
+        }
         let mut size = Size { depth: 1, nodes: 1 };
         let mut add = |part: Size| {
             size.depth = size.depth.max(1 + part.depth);
@@ -224,6 +233,38 @@ impl Sizes {
         }
         Ok(size)
     }
+}
+
+/// Refuses arrays of too many dimensions, and rows within rows without end.
+///
+/// # Errors
+/// [`Fault::LimitExceeded`].
+fn check_type(data_type: &DataType) -> Result<()> {
+    fn nested(data_type: &DataType, dimensions: usize, levels: usize) -> Result<()> {
+        let exceeded = |message| {
+            Err(Faulty {
+                fault: Fault::LimitExceeded,
+                message,
+            }
+            .into())
+        };
+        if dimensions > DIMENSIONS_MAX {
+            return exceeded(format!(
+                "number of array dimensions ({dimensions}) exceeds the maximum allowed ({DIMENSIONS_MAX})"
+            ));
+        }
+        if levels > TYPES_NESTED_MAX {
+            return exceeded(format!("rows are nested more than {TYPES_NESTED_MAX} deep"));
+        }
+        match data_type {
+            DataType::List(element) => nested(element.data_type(), dimensions + 1, levels + 1),
+            DataType::Struct(fields) => {
+                (fields.iter()).try_for_each(|field| nested(field.data_type(), 0, levels + 1))
+            }
+            _ => Ok(()),
+        }
+    }
+    nested(data_type, 0, 0)
 }
 
 fn too_deep() -> DataFusionError {

@@ -23,6 +23,7 @@ pub enum Fault {
     InvalidColumnReference,
     SyntaxError,
     TooComplex,
+    LimitExceeded,
 }
 
 impl From<Faulty> for DataFusionError {

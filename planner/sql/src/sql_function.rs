@@ -15,7 +15,7 @@ use crate::catalog::{CatalogReader, SqlFunction};
 use crate::error::{Fault, Faulty};
 use crate::template::{self, call};
 
-/// Functions that call functions: more than this is a circle.
+/// Functions that call functions: more than this may be a circle, which a replaced function can make.
 const DEPTH_MAX: usize = 32;
 /// Expressions that one call may become. One that uses its argument twice doubles it, and calls nest.
 const EXPRESSIONS_MAX: usize = 10_000;
@@ -161,8 +161,11 @@ impl Expander<'_> {
     fn body(&self, call: &Function, function: &SqlFunction) -> Result<Expr> {
         let wrong = |fault: Fault, message: String| -> DataFusionError { Faulty { fault, message }.into() };
         if self.depth >= DEPTH_MAX {
-            let message = format!("function {} calls itself", call.name);
-            return Err(wrong(Fault::InvalidParameter, message));
+            let message = format!(
+                "functions call each other more than {DEPTH_MAX} deep, or in a circle: {} is one of them",
+                call.name
+            );
+            return Err(wrong(Fault::TooComplex, message));
         }
         let is_plain = call.over.is_none() && call.filter.is_none() && call.within_group.is_empty();
         let arguments = arguments(call).filter(|_| is_plain).ok_or_else(|| {

@@ -19,6 +19,8 @@ use crate::flow::FlowDef;
 use form::Form;
 use known::{Known, find};
 
+/// The longest value of a setting, in bytes: clients read some of them in messages of 30,000.
+const VALUE_BYTES_MAX: usize = 16_384;
 /// Settings whose changes the client is told.
 const REPORTED: &[&str] = &[
     "application_name",
@@ -143,6 +145,15 @@ impl Settings {
     /// # Errors
     /// There is no such setting, it cannot be changed, or not to this value.
     pub fn set(&mut self, name: &str, value: &str) -> SqlResult<Changed> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!(
+                    "the value of parameter \"{name}\" is {} bytes long; at most {VALUE_BYTES_MAX} are accepted",
+                    value.len()
+                ),
+            ));
+        }
         let key = name.to_lowercase();
         let Some((known, is_harmless)) = find(name) else {
             if is_custom(name) {

@@ -215,6 +215,7 @@ sql_states! {
     ProgramLimitExceeded = "54000",
     /// A statement is nested too deeply.
     StatementTooComplex = "54001",
+    TooManyColumns = "54011",
     /// The object is not in the state that the statement needs.
     ObjectNotInPrerequisiteState = "55000",
     /// The object is in use.

@@ -77,6 +77,7 @@ fn faulty(Faulty { fault, message }: Faulty) -> SqlError {
         Fault::UndefinedColumn => SqlState::UndefinedColumn,
         Fault::UndefinedFunction => SqlState::UndefinedFunction,
         Fault::TooComplex => SqlState::StatementTooComplex,
+        Fault::LimitExceeded => SqlState::ProgramLimitExceeded,
         Fault::AmbiguousColumn => SqlState::AmbiguousColumn,
         Fault::DuplicateAlias => SqlState::DuplicateAlias,
         Fault::InvalidColumnReference => SqlState::InvalidColumnReference,

@@ -188,7 +188,9 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
             | ArrayElemTypeDef::Parenthesis(element),
         ) => {
             // Arrays of arrays are PostgreSQL's multidimensional arrays: the same type whatever the dimensions.
-            from_sql(element)?.array()
+            let array = from_sql(element)?.array();
+            check_dimensions(&array.data_type)?;
+            array
         }
         Sql::Custom(name, words) => {
             if let Some(known) = EnumType::from_ast(name, words) {
@@ -224,6 +226,28 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
         }
         other => return Err(SqlError::unsupported(format!("type {other} is not supported"))),
     })
+}
+
+/// The most dimensions of an array, as in PostgreSQL.
+pub const DIMENSIONS_MAX: usize = 6;
+
+/// Refuses arrays of too many dimensions.
+///
+/// # Errors
+/// SQLSTATE 54000.
+pub fn check_dimensions(array: &DataType) -> SqlResult<()> {
+    let mut dimensions = 0;
+    let mut at = array;
+    while let DataType::List(element) = at {
+        (dimensions, at) = (dimensions + 1, element.data_type());
+    }
+    if dimensions <= DIMENSIONS_MAX {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::ProgramLimitExceeded,
+        format!("number of array dimensions ({dimensions}) exceeds the maximum allowed ({DIMENSIONS_MAX})"),
+    ))
 }
 
 /// The names that a misspelt type is compared with.

@@ -2,7 +2,7 @@
 //! named as a copy of the first (see [`copies`]), because DataFusion wants them distinct; [`output_names`] tells what they
 //! are to be called in the answer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, DataType, Expr, Ident, ObjectNamePart, Select, SelectItem, SetExpr, Value,
@@ -52,6 +52,7 @@ pub fn name_columns(select: &mut Select) {
         })
         .collect();
     let mut seen = BTreeSet::new();
+    let mut next = BTreeMap::new();
     for item in &mut select.projection {
         match item {
             // A plain column keeps its qualifier unless the name comes twice.
@@ -60,7 +61,7 @@ pub fn name_columns(select: &mut Select) {
                 if !seen.insert(name.clone()) {
                     *item = SelectItem::ExprWithAlias {
                         expr: expr.clone(),
-                        alias: distinct(&name, &mut taken),
+                        alias: distinct(&name, &mut taken, &mut next),
                     };
                 }
             }
@@ -71,7 +72,7 @@ pub fn name_columns(select: &mut Select) {
                     seen.insert(name.clone());
                     Ident::with_quote('"', name)
                 } else {
-                    distinct(&name, &mut taken)
+                    distinct(&name, &mut taken, &mut next)
                 };
                 *item = SelectItem::ExprWithAlias {
                     expr: expr.clone(),
@@ -81,7 +82,7 @@ pub fn name_columns(select: &mut Select) {
             SelectItem::ExprWithAlias { alias, .. } => {
                 let name = millrace_parser::fold(alias);
                 if !seen.insert(name.clone()) {
-                    *alias = distinct(&name, &mut taken);
+                    *alias = distinct(&name, &mut taken, &mut next);
                 }
             }
             _ => {}
@@ -89,14 +90,16 @@ pub fn name_columns(select: &mut Select) {
     }
 }
 
-fn distinct(name: &str, taken: &mut BTreeSet<String>) -> Ident {
-    let mut number = 1;
+/// A name that is not taken. `next`: of each name, the number of its next copy.
+fn distinct(name: &str, taken: &mut BTreeSet<String>, next: &mut BTreeMap<String, usize>) -> Ident {
+    let original = copies::original(name);
+    let number = next.entry(original.to_owned()).or_insert(1);
     loop {
-        let candidate = copies::copy(copies::original(name), number);
+        let candidate = copies::copy(original, *number);
+        *number += 1;
         if taken.insert(candidate.clone()) {
             return Ident::with_quote('"', candidate);
         }
-        number += 1;
     }
 }
 

@@ -519,8 +519,8 @@ pub(super) fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> SqlResu
     }
     if seen.len() > COLUMNS_MAX {
         return Err(SqlError::new(
-            SqlState::ProgramLimitExceeded,
-            format!("a relation can have at most {COLUMNS_MAX} columns"),
+            SqlState::TooManyColumns,
+            format!("tables can have at most {COLUMNS_MAX} columns"),
         ));
     }
     Ok(())

@@ -53,12 +53,22 @@ pub async fn create_enum(session: &Arc<Session>, create: &CreateEnum, text: &str
 }
 
 /// Executes CREATE DOMAIN.
+/// Domains that are made of another domain. Each of them is a function around the value where the type is used.
+const DOMAINS_NESTED_MAX: usize = 32;
+
 pub async fn create_domain(session: &Arc<Session>, create: CreateDomain, text: &str) -> SqlResult<Outcome> {
     let guard = session.ddl().await?;
     let scope = session.scope();
     let (schema, name) = new_name(session, &scope, &create.name)?;
     let reader = session.database().reader(&scope);
-    let base = resolved(&create.data_type, &reader)?.data_type;
+    let base = resolved(&create.data_type, &reader)?;
+    if base.domains.len() >= DOMAINS_NESTED_MAX {
+        return Err(SqlError::new(
+            SqlState::StatementTooComplex,
+            format!("domains are made of each other more than {DOMAINS_NESTED_MAX} deep"),
+        ));
+    }
+    let base = base.data_type;
     let field = types::from_sql(&base)?.field("value", true);
     let mut domain = DomainDef {
         base: qualified(&create.data_type, &reader)?,

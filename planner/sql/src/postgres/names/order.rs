@@ -3,6 +3,7 @@
 //! ORDER BY and DISTINCT ON take a bare name for a column that is put out, if there is one, GROUP BY for one of the input.
 //! A name within an expression is always a column of the input.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
@@ -102,12 +103,15 @@ impl Resolver<'_> {
         let Some(Distinct::On(keys)) = &mut select.distinct else {
             return Ok(());
         };
-        for key in keys {
+        for key in keys.iter_mut() {
             match number(key) {
                 Some(number) => *key = self.nth(&select.projection, number, "SELECT DISTINCT ON")?,
                 None => self.key(key, &select.projection, aliases, starred, "DISTINCT ON")?,
             }
         }
+        // DataFusion takes each key for a column of its own.
+        let mut seen = HashSet::new();
+        keys.retain(|key| seen.insert(key.clone()));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::parse::CellError;
-use crate::types::type_name;
+use crate::types::{DIMENSIONS_MAX, type_name};
 
 /// Converts a column of array texts whose elements are `item`; `element` is the same with all that is known of it.
 ///
@@ -41,10 +41,14 @@ pub fn column(item: &FieldRef, element: &Field, texts: &StringArray) -> Result<A
     Ok(Arc::new(list))
 }
 
-/// How many dimensions the text of an array has, by the braces that it begins with; at least one.
+/// How many dimensions the text of an array has, by the braces that it begins with; at least one, and of too many
+/// ([`DIMENSIONS_MAX`]) one too many.
 pub fn dimensions(text: &str) -> usize {
     let braces = text.chars().filter(|character| !character.is_whitespace());
-    braces.take_while(|character| *character == '{').count().max(1)
+    let braces = braces
+        .take_while(|character| *character == '{')
+        .take(DIMENSIONS_MAX + 1);
+    braces.count().max(1)
 }
 
 fn ragged() -> SqlError {
