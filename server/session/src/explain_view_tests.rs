@@ -55,6 +55,13 @@ async fn the_monotasks_of_epochs_come_to_what_was_counted() {
             counted.sums.rows_out
         );
         assert_eq!(stage.name, view.stages[stage.id].name);
+        // Cores, without what tells the schedulers; the rest of the time that tasks ran is waiting and what others had of the core.
+        let cpu: u64 = stage.tasks.iter().map(|task| task.cpu()).sum();
+        assert!(
+            cpu > 0 && cpu <= counted.sums.busy,
+            "{cpu} of {} ns",
+            counted.sums.busy
+        );
     }
     let others = &stages[analysis.stages.len()..stages.len() - 1];
     assert!(

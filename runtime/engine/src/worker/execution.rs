@@ -269,7 +269,7 @@ impl Worker {
                 if ready.copy_for.is_none() {
                     let activity = view.activity(id.stage, id.partition);
                     activity.ran(rows_in, ended.rows_out, queue, busy);
-                    self.note_for_watchers(&view, id, &ended);
+                    self.note_for_watchers(&view, id, &ended, started + busy);
                 }
                 return Outcome::Ended(ended);
             }
@@ -296,7 +296,7 @@ impl Worker {
     }
 
     /// Tells those who watch the view of the task that runs on this thread.
-    fn note_for_watchers(&self, view: &ViewInstance, id: TaskId, ended: &Ended) {
+    fn note_for_watchers(&self, view: &ViewInstance, id: TaskId, ended: &Ended, at: Instant) {
         let Some(record) = view.is_watched().then(running_task).flatten() else {
             return;
         };
@@ -305,6 +305,7 @@ impl Worker {
             worker: self.id,
             record: Arc::clone(&record),
             busy_ns: ended.busy_ns,
+            ended: at,
             rows: ended.rows_out,
             bytes: ended.bytes_out,
         });

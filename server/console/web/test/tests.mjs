@@ -171,6 +171,11 @@ export const TESTS = [
       const { page, server } = visit;
       await server.sql(`${ORDERS} INSERT INTO orders SELECT i % 100, i FROM generate_series(1, 200000) AS g(i)`);
       await visit.open("time");
+      for (const [text, said] of [["", "There is no query"], ["SELECT 1; SELECT 2", "Only one query"]]) {
+        await visit.write(text);
+        await page.getByRole("button", { name: "Run and analyse" }).click();
+        await page.getByRole("alert").filter({ hasText: said }).waitFor();
+      }
       await visit.run("SELECT customer % 7 AS k, count(*), avg(amount) FROM orders GROUP BY 1 ORDER BY 2 DESC");
       await page.locator(".timeline canvas").waitFor();
       await page.locator(".verdict").waitFor();

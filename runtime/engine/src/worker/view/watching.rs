@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use millrace_clarity::profile::{Blocked, Kind, Nanoseconds, TaskProfile, Usage};
+use millrace_clarity::profile::{Blocked, Kind, Nanoseconds, Resource, TaskProfile, Usage};
 use millrace_planner::RelationId;
 use millrace_resource::cpu::TaskRecord;
 use millrace_schedule::id::{TaskId, WorkerId};
@@ -35,6 +35,8 @@ pub(in crate::worker) struct EpochTask {
     pub record: Arc<TaskRecord>,
     /// From its first to its last poll, in nanoseconds, as the epoch counts it.
     pub busy_ns: u64,
+    /// When that was. Its last poll goes on: it tells the schedulers, which is coordination and no work of the task.
+    pub ended: Instant,
     pub rows: u64,
     pub bytes: u64,
 }
@@ -50,13 +52,26 @@ impl EpochTask {
             bytes: self.bytes,
             ..task_profile(&self.record, Duration::ZERO, clock)
         };
-        // A gate is told of what queries emit only.
-        for usage in profile
-            .usage
-            .iter_mut()
-            .filter(|usage| usage.kind == Kind::Compute)
-        {
-            (usage.rows, usage.bytes) = (self.rows, self.bytes);
+        let spent: Nanoseconds = profile.cpu();
+        let ended = clock.at(self.ended);
+        profile.end = ended.max(profile.start);
+        let mut computed = 0;
+        for monotask in &mut profile.monotasks {
+            if monotask.resource == Resource::Cpu {
+                let left = ended
+                    .saturating_sub(monotask.started_at)
+                    .min(self.busy_ns - computed);
+                monotask.service = monotask.service.min(left);
+                computed += monotask.service;
+            }
+        }
+        if profile.monotasks.is_empty() {
+            computed = spent.min(self.busy_ns);
+        }
+        let computes = profile.usage.iter_mut();
+        for usage in computes.filter(|usage| usage.kind == Kind::Compute) {
+            // A gate is told of what queries emit only.
+            (usage.service, usage.rows, usage.bytes) = (computed, self.rows, self.bytes);
         }
         profile
     }

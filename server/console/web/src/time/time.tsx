@@ -7,6 +7,7 @@ import { Icon } from "../parts/icon";
 import { Empty, Fault, Panel } from "../parts/panel";
 import { handedTime } from "../route";
 import { names } from "../sql/catalog";
+import { statements } from "../sql/dialect";
 import { Editor, type EditorHandle } from "../sql/editor";
 import type { Run, ViewRun } from "./profile";
 import { QueryTime } from "./query";
@@ -53,8 +54,15 @@ export function TimePage() {
     }
     setWorking("");
   };
-  const analyse = (query: string) =>
-    ask("Running it", async () => ({ query: await explained<Run>(`EXPLAIN ANALYZE (FORMAT JSON) ${query.trim().replace(/;\s*$/, "")}`) }));
+  const analyse = (text: string) => {
+    const pieces = statements(text);
+    const [query] = pieces;
+    if (!query || pieces.length > 1) {
+      setError(query ? "Only one query can be analysed at a time: remove the others." : "There is no query: write one, such as SELECT count(*) FROM a relation.");
+      return;
+    }
+    return ask("Running it", async () => ({ query: await explained<Run>(`EXPLAIN ANALYZE (FORMAT JSON) ${query.text}`) }));
+  };
   const watch = (name: string) =>
     ask("Watching it for 3 s", async () => ({ view: await explained<ViewRun>(`EXPLAIN ANALYZE (DURATION '3s', FORMAT JSON) MATERIALIZED VIEW ${name}`) }));
   useEffect(() => {

@@ -151,7 +151,7 @@ function LastEpochs({ run }: { run: Profile }) {
   const shown = window(run, from);
   const drawn = shown.stages.reduce((sum, stage) => sum + stage.tasks.reduce((tasks, task) => tasks + task.monotasks.length, 0), 0);
   const summed = run.stages.some((stage) => stage.tasks.some((task) => task.monotasks.length === 0));
-  const note = `${count(drawn)} monotasks of the last ${duration(shown.end / 1e9)}.${summed ? " There were more than are listed; the sums below have all of them." : " The sums below are of all that was watched."}`;
+  const note = `${count(drawn)} monotasks of the last ${duration(shown.end / 1e9)}.${summed ? " Tasks that began before it was watched, and the first of very many, are not drawn; the sums below have them." : " The sums below are of all that was watched."}`;
   const aside = run.end > DRAWN && <button onClick={() => setAll(!all)}>{all ? "Only its last second" : `All ${duration(run.end / 1e9)} of it`}</button>;
   return drawn > 0 ? (
     <Monotasks profile={shown} note={note} aside={aside} />
