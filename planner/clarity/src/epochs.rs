@@ -10,11 +10,24 @@ use super::analysis::{UsageAnalysis, usages};
 use super::model::{Model, model};
 use super::profile::{Nanoseconds, Profile, StageProfile, TaskProfile};
 use super::scenario::Scenario;
-use super::view::EpochSample;
 use super::what_if::{Prediction, what_ifs};
 
 /// Epochs that are asked of the model: the last ones.
 const EPOCHS_MAX: usize = 256;
+
+/// One epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochSample {
+    #[serde(default)]
+    pub epoch: u64,
+    /// Rows of its inputs.
+    pub rows: u64,
+    /// Time of its tasks.
+    pub busy: Nanoseconds,
+    /// Time for which its input waited for the driver, and from its cut to its end.
+    pub waited: Nanoseconds,
+    pub elapsed: Nanoseconds,
+}
 
 /// What the schedulers saw of a view's pipeline while it was watched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::epochs::{EpochsAnalysis, Trace, analyse_epochs};
+use super::epochs::{EpochSample, EpochsAnalysis, Trace, analyse_epochs};
 use super::model::{Ideal, Limit, stages_ideal};
 use super::profile::{Kind, Nanoseconds, StageProfile, is_zero};
 use super::scenario::Scenario;
@@ -83,20 +83,6 @@ pub struct Coordination {
     pub waited: Nanoseconds,
     /// Time of the epochs, each from its cut to its end.
     pub execution: Nanoseconds,
-}
-
-/// One epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EpochSample {
-    #[serde(default)]
-    pub epoch: u64,
-    /// Rows of its inputs.
-    pub rows: u64,
-    /// Time of its tasks.
-    pub busy: Nanoseconds,
-    /// Time for which its input waited for the driver, and from its cut to its end.
-    pub waited: Nanoseconds,
-    pub elapsed: Nanoseconds,
 }
 
 /// A stage of the view.
