@@ -33,7 +33,7 @@ pub struct ExplainOptions {
 }
 
 /// What EXPLAIN is to take for different; `None` stays as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct WhatIf {
     /// `cores = 8`: this many in all.
     pub cores: Option<usize>,
@@ -43,6 +43,8 @@ pub struct WhatIf {
     pub disk: Option<Speed>,
     /// `network = 'x2'`.
     pub network: Option<Speed>,
+    /// `memory = '4GB'`: so much for what it holds.
+    pub memory: Option<String>,
     /// `input = 'memory'`: it need be neither read nor decoded.
     pub input_in_memory: bool,
 }

@@ -60,6 +60,7 @@ impl Display for WhatIf {
             self.disks.map(|disks| format!("disks = {disks}")),
             self.disk.map(|speed| format!("disk = '{speed}'")),
             self.network.map(|speed| format!("network = '{speed}'")),
+            (self.memory.as_ref()).map(|memory| format!("memory = {}", quote_literal(memory))),
             self.input_in_memory.then(|| "input = 'memory'".to_string()),
         ]
         .into_iter()

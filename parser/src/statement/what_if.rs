@@ -30,6 +30,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<WhatIf> {
             "disks" => changes.disks = Some(count(&name, &value, value_at)?),
             "disk" => changes.disk = Some(speed(&name, &value, value_at)?),
             "network" => changes.network = Some(speed(&name, &value, value_at)?),
+            "memory" => changes.memory = Some(value),
             "input" if value.eq_ignore_ascii_case("memory") => changes.input_in_memory = true,
             "input" => {
                 return Err(bad_value(&name, &value, value_at).with_hint(
@@ -40,7 +41,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<WhatIf> {
             _ => {
                 return Err(
                     Failure::invalid(format!("unrecognized WHAT IF option \"{name}\""), at)
-                        .with_hint("The options are cores, disks, disk, network and input."),
+                        .with_hint("The options are cores, disks, disk, network, memory and input."),
                 );
             }
         }

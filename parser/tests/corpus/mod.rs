@@ -97,7 +97,7 @@ pub const OURS: &[&str] = &[
     "EXPLAIN ANALYZE (FORMAT JSON) SELECT 1",
     "EXPLAIN ANALYZE (DURATION '10s', FORMAT JSON) MATERIALIZED VIEW mv",
     "EXPLAIN ANALYZE SINK s",
-    "EXPLAIN ANALYZE (WHAT IF (cores = 8, disk = 'x2', network = 'x2', input = 'memory')) SELECT 1",
+    "EXPLAIN ANALYZE (WHAT IF (cores = 8, disk = 'x2', network = 'x2', memory = '4GB', input = 'memory')) SELECT 1",
     "EXPLAIN ANALYZE (WHAT IF (disks = 2, disk = infinite, input = memory), DURATION '5s') MATERIALIZED VIEW mv",
     "EXPLAIN (PREDICT, WHAT IF (network = 'x0.5')) SELECT 1",
     "EXPLAIN (PREDICT) CREATE MATERIALIZED VIEW mv AS SELECT 1",

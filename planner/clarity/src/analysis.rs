@@ -94,7 +94,7 @@ pub fn analyse(profile: &Profile, asked: Option<Scenario>) -> Analysis {
         network: waits(|blocked| blocked.network).then(|| without(profile, Relief::Network)),
         suspension: (suspended > 0).then(|| without(profile, Relief::Suspension)),
     };
-    let what_ifs = what_ifs(profile, asked);
+    let what_ifs = what_ifs(std::slice::from_ref(profile), asked);
     Analysis {
         elapsed,
         resources: usages(profile, &all, profile.end, |_| None),
@@ -134,7 +134,7 @@ fn analyse_stage(profile: &Profile, stage: &StageProfile) -> StageAnalysis {
 }
 
 /// Sums by resource and by what `group` makes of the kind.
-fn usages(
+pub(super) fn usages(
     profile: &Profile,
     stages: &[&StageProfile],
     time: Nanoseconds,

@@ -25,6 +25,7 @@ pub fn machine(cores: usize, disks: Vec<Device>) -> Machine {
         network: None,
         tasks_in_flight: 0,
         stolen: 0,
+        memory: None,
     }
 }
 
@@ -52,6 +53,7 @@ pub fn task(partition: usize, start: Nanoseconds, end: Nanoseconds, usage: Vec<U
     TaskProfile {
         worker: 0,
         partition,
+        epoch: None,
         start,
         end,
         suspended: 0,

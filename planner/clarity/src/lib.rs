@@ -15,8 +15,9 @@
 //! |---|---|
 //! | [`profile`], [`task_counts`] | what the runtime has measured: plain data |
 //! | [`model`], [`scenario`], [`what_if`] | the ideal time of a run on a machine as it is, or with something changed |
+//! | [`memory`] | which question about memory has an answer |
 //! | [`replay`], [`skew`] | blocked-time analysis; tasks that took longer than others |
-//! | [`analysis`], [`view`] | all that is said of a run, and of a view that runs |
+//! | [`analysis`], [`view`], [`epochs`] | all that is said of a run, of a view that runs, and of its epochs, each a run |
 //! | [`forecast`], [`probe`] | what a query or a new view will take; how slow this machine is |
 //! | [`render`], [`units`] | how it is shown |
 //!
@@ -24,9 +25,11 @@
 //! computed from the data that it is given.
 
 pub mod analysis;
+pub mod epochs;
 #[cfg(test)]
 mod fixtures;
 pub mod forecast;
+pub mod memory;
 pub mod model;
 pub mod probe;
 pub mod profile;

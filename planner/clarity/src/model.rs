@@ -25,6 +25,7 @@ mod stretch;
 use serde::{Deserialize, Serialize};
 
 use self::stretch::{Demand, stretches};
+use super::memory::is_enough;
 use super::profile::{Device, Nanoseconds, Profile, Resource, StageProfile, Usage};
 use super::scenario::Scenario;
 
@@ -113,31 +114,57 @@ pub fn model(profile: &Profile, scenario: &Scenario) -> Model {
     let machine = Rates::new(profile);
     let mut limits: Vec<(Limit, f64)> = Limit::ALL.iter().map(|limit| (*limit, 0.0)).collect();
     let cores = scenario.cores.unwrap_or(profile.machine.cores);
-    for demand in stretches(profile, cores, |usage| counts(usage, scenario)) {
+    for demand in stretches(profile, cores, left(profile, scenario)) {
         if let Some((limit, time)) = machine.ideal(&demand, scenario).limit()
             && let Some((_, sum)) = limits.iter_mut().find(|(known, _)| *known == limit)
         {
             *sum += time;
         }
     }
-    limits.retain(|(_, time)| *time > 0.0);
-    limits.sort_by(|(_, left), (_, right)| right.total_cmp(left));
-    Model {
-        // Of nothing, a sum of floats is -0.
-        total: limits.iter().fold(0.0, |sum, (_, time)| sum + time),
-        limits,
+    Model::of(limits)
+}
+
+impl Model {
+    fn of(mut limits: Vec<(Limit, f64)>) -> Model {
+        limits.retain(|(_, time)| *time > 0.0);
+        limits.sort_by(|(_, left), (_, right)| right.total_cmp(left));
+        Model {
+            // Of nothing, a sum of floats is -0.
+            total: limits.iter().fold(0.0, |sum, (_, time)| sum + time),
+            limits,
+        }
+    }
+
+    /// Of several runs the mean one.
+    pub fn mean(runs: &[Model]) -> Model {
+        let count = runs.len().max(1) as f64;
+        let mean = |limit: Limit| {
+            let times = runs.iter().flat_map(|run| &run.limits);
+            let of_limit = times.filter(|(known, _)| *known == limit);
+            of_limit.map(|(_, time)| time).sum::<f64>() / count
+        };
+        Model::of(Limit::ALL.iter().map(|limit| (*limit, mean(*limit))).collect())
     }
 }
 
 /// Ideal times of one stage by itself.
 pub fn stage_ideal(profile: &Profile, stage: &StageProfile, scenario: &Scenario) -> Ideal {
+    stages_ideal(profile, std::slice::from_ref(stage), scenario)
+}
+
+/// Ideal times of some stages together, whenever they ran.
+pub fn stages_ideal(profile: &Profile, stages: &[StageProfile], scenario: &Scenario) -> Ideal {
     let mut demand = Demand::new(profile.machine.disks.len());
-    for task in &stage.tasks {
-        for usage in task.usage.iter().filter(|usage| counts(usage, scenario)) {
+    let counts = left(profile, scenario);
+    let tasks = stages
+        .iter()
+        .flat_map(|stage| stage.tasks.iter().map(move |task| (stage, task)));
+    for (stage, task) in tasks {
+        for usage in task.usage.iter().filter(|usage| counts(usage)) {
             demand.add(usage.resource, usage.service as f64, usage.bytes as f64);
             demand.cpu += usage.copying as f64;
         }
-        let alone = task.service(|usage| usage.resource == Resource::Cpu && counts(usage, scenario));
+        let alone = task.service(|usage| usage.resource == Resource::Cpu && counts(usage));
         let part = stage.part_of_a_task(scenario.cores.unwrap_or(profile.machine.cores));
         demand.longest_task = demand.longest_task.max(alone as f64 * part);
     }
@@ -186,9 +213,10 @@ fn scaled(profile: &Profile, scenario: &Scenario) -> Nanoseconds {
     profile.planning + (explained + rest * shrinks).round() as Nanoseconds
 }
 
-/// Whether a monotask is still there when things have changed.
-fn counts(usage: &Usage, scenario: &Scenario) -> bool {
-    !scenario.input_in_memory || !usage.kind.is_input()
+/// Which monotasks are still there when things have changed.
+fn left(profile: &Profile, scenario: &Scenario) -> impl Fn(&Usage) -> bool + use<> {
+    let (has_input, has_memory) = (scenario.input_in_memory, is_enough(profile, scenario));
+    move |usage| !(has_input && usage.kind.is_input() || has_memory && usage.kind.is_spilling())
 }
 
 /// What the machine's devices can do.

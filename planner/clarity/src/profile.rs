@@ -41,6 +41,25 @@ pub struct Machine {
     /// Time for which the machine's host gave each processor to others meanwhile, on average.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stolen: Nanoseconds,
+    /// `None`: it was not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryUse>,
+}
+
+/// What a run had of the memory, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// The most that it held at once.
+    pub held: u64,
+    /// What was on disk because there was no more: for a query, all that it wrote there.
+    pub spilled: u64,
+}
+
+impl MemoryUse {
+    /// With so much nothing would have to be on disk.
+    pub fn needed(&self) -> u64 {
+        self.held.saturating_add(self.spilled)
+    }
 }
 
 /// A disk or the network.
@@ -104,6 +123,9 @@ pub struct OperatorProfile {
 pub struct TaskProfile {
     pub worker: u32,
     pub partition: usize,
+    /// Of a view: the epoch in which it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
     /// When its first monotask started.
     pub start: Nanoseconds,
     pub end: Nanoseconds,
@@ -162,12 +184,19 @@ pub enum Kind {
     Reread,
     /// Network: rows of another worker.
     Fetch,
+    /// Disk: writes to the log that are synced together.
+    Log,
 }
 
 impl Kind {
     /// Whether it brings the query's input, so that with the input in memory it is not done.
     pub fn is_input(self) -> bool {
         matches!(self, Kind::Read | Kind::Decode)
+    }
+
+    /// Whether it is there only because memory was short.
+    pub fn is_spilling(self) -> bool {
+        matches!(self, Kind::Write | Kind::Reread)
     }
 }
 
@@ -210,6 +239,18 @@ impl Profile {
     pub fn stolen_share(&self) -> f64 {
         let elapsed = self.planning + self.end;
         self.machine.stolen as f64 / elapsed.max(1) as f64
+    }
+}
+
+impl Usage {
+    /// Adds others of the same resource and kind.
+    pub fn add(&mut self, other: &Usage) {
+        self.monotasks += other.monotasks;
+        self.queue += other.queue;
+        self.service += other.service;
+        self.copying += other.copying;
+        self.bytes += other.bytes;
+        self.rows += other.rows;
     }
 }
 

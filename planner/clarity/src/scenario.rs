@@ -4,6 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
+use super::units::bytes;
+
 /// Changes that are asked for together. The default changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Scenario {
@@ -16,6 +18,9 @@ pub struct Scenario {
     /// Every disk so much faster.
     pub disk: Speed,
     pub network: Speed,
+    /// So many bytes of memory for what it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
     /// The input is in memory as columns: neither read nor decoded.
     pub input_in_memory: bool,
 }
@@ -65,6 +70,8 @@ impl Display for Scenario {
             self.disks.map(|disks| format!("disks = {disks}")),
             changed("disk", self.disk),
             changed("network", self.network),
+            self.memory
+                .map(|memory| format!("memory = {}", bytes(memory as f64))),
             self.input_in_memory.then(|| "input = memory".to_owned()),
         ]
         .into_iter()

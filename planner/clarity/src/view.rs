@@ -5,14 +5,16 @@
 //! cost of taking a row in  = processor time outside of tasks / rows  protocols, encoding, the log
 //! highest rate by cpu      = cores / (both costs of a row)           as load grows, epochs grow, and the fixed part vanishes
 //! highest rate by one task = the same for the busiest partition, whose epochs run one after the other
+//! highest rate by a device = rate now / the share of the time that its monotasks take in a perfect schedule
 //! ```
 //!
-//! The rate that can be sustained is the smaller of the two, with the machine to itself and rows like those seen.
+//! The rate that can be sustained is the smallest of these, with the machine to itself and rows like those seen.
 
 use serde::{Deserialize, Serialize};
 
-use super::model::Limit;
-use super::profile::{Nanoseconds, is_zero};
+use super::epochs::{EpochSample, EpochsAnalysis, Trace, analyse_epochs};
+use super::model::{Ideal, Limit, stages_ideal};
+use super::profile::{Kind, Nanoseconds, StageProfile, is_zero};
 use super::scenario::Scenario;
 use super::task_counts::TaskCounts;
 use super::units::count;
@@ -54,6 +56,9 @@ pub struct ViewProfile {
     /// `None`: the log was not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogUse>,
+    /// What the schedulers saw meanwhile. `None`: it was not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
 }
 
 /// What writing the log took, of all streams and tables.
@@ -78,18 +83,6 @@ pub struct Coordination {
     pub waited: Nanoseconds,
     /// Time of the epochs, each from its cut to its end.
     pub execution: Nanoseconds,
-}
-
-/// One epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EpochSample {
-    /// Rows of its inputs.
-    pub rows: u64,
-    /// Time of its tasks.
-    pub busy: Nanoseconds,
-    /// Time for which its input waited for the driver, and from its cut to its end.
-    pub waited: Nanoseconds,
-    pub elapsed: Nanoseconds,
 }
 
 /// A stage of the view.
@@ -121,6 +114,9 @@ pub struct ViewAnalysis {
     pub head_room: Option<HeadRoom>,
     /// With something changed.
     pub what_if: Option<(Scenario, HeadRoom)>,
+    /// What the model says of its epochs. `None`: they were not traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<EpochsAnalysis>,
     /// One line in plain words.
     pub verdict: String,
 }
@@ -172,7 +168,9 @@ pub fn analyse_view(profile: &ViewProfile, asked: Option<Scenario>) -> ViewAnaly
     } = profile.coordination;
     let coordination = (scheduling + waited) as f64;
     let total = coordination + execution as f64;
-    let head_room = head_room(profile, &stages, profile.cores);
+    let head_room = head_room(profile, &stages, &Scenario::default());
+    let epochs = profile.trace.as_ref();
+    let epochs = epochs.map(|trace| analyse_epochs(trace, &profile.samples, asked));
     let mut analysis = ViewAnalysis {
         rows_per_second: rows as f64 / seconds,
         epochs_per_second: profile.epochs as f64 / seconds,
@@ -181,12 +179,10 @@ pub fn analyse_view(profile: &ViewProfile, asked: Option<Scenario>) -> ViewAnaly
         view_cpu: view_busy as f64 / all_cores,
         pipeline_cpu: profile.pipeline_busy as f64 / all_cores,
         outside_cpu: profile.outside as f64 / all_cores,
-        what_if: asked.and_then(|scenario| {
-            let cores = scenario.cores.unwrap_or(profile.cores);
-            Some((scenario, self::head_room(profile, &stages, cores)?))
-        }),
+        what_if: asked.and_then(|scenario| Some((scenario, self::head_room(profile, &stages, &scenario)?))),
         stages,
         head_room,
+        epochs,
         verdict: String::new(),
     };
     analysis.verdict = verdict(&analysis);
@@ -202,7 +198,9 @@ fn verdict(analysis: &ViewAnalysis) -> String {
     let rate = |value: f64| count(value.round() as u64);
     let what = match head_room.limit {
         Limit::OneTask => "one partition is the limit",
-        _ => "the cores are the limit",
+        Limit::Cpu => "the cores are the limit",
+        Limit::Disk => "the disk is the limit",
+        Limit::Network => "the network is the limit",
     };
     if head_room.rows_per_second <= now {
         return format!(
@@ -254,7 +252,7 @@ fn freshness(samples: &[EpochSample]) -> Option<Freshness> {
     })
 }
 
-fn head_room(profile: &ViewProfile, stages: &[ViewStageAnalysis], cores: usize) -> Option<HeadRoom> {
+fn head_room(profile: &ViewProfile, stages: &[ViewStageAnalysis], asked: &Scenario) -> Option<HeadRoom> {
     let rows: u64 = profile.samples.iter().map(|sample| sample.rows).sum();
     let busy: Nanoseconds = profile.samples.iter().map(|sample| sample.busy).sum();
     if rows == 0 || busy == 0 || profile.watched == 0 {
@@ -266,24 +264,45 @@ fn head_room(profile: &ViewProfile, stages: &[ViewStageAnalysis], cores: usize) 
     // Samples may be only the last of all epochs.
     let all_rows = rows as f64 * (profile.pipeline_busy as f64 / busy as f64).max(1.0);
     let outside = profile.outside as f64 / all_rows;
-    let by_cpu = cores.max(1) as f64 / (cost + outside) * 1e9;
+    let cores = asked.cores.unwrap_or(profile.cores).max(1);
+    let by_cpu = cores as f64 / (cost + outside) * 1e9;
     let busiest = stages.iter().map(|stage| stage.busiest_share).fold(0.0, f64::max);
-    // Of the busiest partition's time, the part that grows with the rows.
-    let rate = all_rows / (profile.watched as f64 / 1e9);
-    let by_one_task = if busiest > 0.0 {
-        rate / (busiest * cost / average)
-    } else {
-        f64::INFINITY
-    };
+    let watched = profile.watched as f64;
+    let rate = all_rows / (watched / 1e9);
+    // At so many times the rate something has no time left.
+    let by = |share: f64| if share > 0.0 { rate / share } else { f64::INFINITY };
+    let ideal = device_times(profile, asked);
+    let mut found = (Limit::Cpu, by_cpu);
+    for (limit, highest) in [
+        // Of the busiest partition's time, the part that grows with the rows.
+        (Limit::OneTask, by(busiest * cost / average)),
+        (Limit::Disk, by(ideal.disk / watched)),
+        (Limit::Network, by(ideal.network / watched)),
+    ] {
+        if highest < found.1 {
+            found = (limit, highest);
+        }
+    }
     Some(HeadRoom {
-        rows_per_second: by_cpu.min(by_one_task),
-        limit: if by_one_task < by_cpu {
-            Limit::OneTask
-        } else {
-            Limit::Cpu
-        },
+        rows_per_second: found.1,
+        limit: found.0,
         is_fitted: fitted.is_some(),
     })
+}
+
+/// What a perfect schedule of its epochs' tasks needs of each device. The log is not in it: as more comes, its groups of writes grow
+/// instead of becoming more.
+fn device_times(profile: &ViewProfile, asked: &Scenario) -> Ideal {
+    let Some(trace) = &profile.trace else {
+        return Ideal::default();
+    };
+    let has = |stage: &StageProfile, kind: Kind| {
+        let mut usages = stage.tasks.iter().flat_map(|task| &task.usage);
+        usages.any(|usage| usage.kind == kind)
+    };
+    let stages = trace.run.stages.iter();
+    let of_epochs: Vec<StageProfile> = stages.filter(|stage| !has(stage, Kind::Log)).cloned().collect();
+    stages_ideal(&trace.run, &of_epochs, asked)
 }
 
 /// Nanoseconds of tasks for each further row: the slope of the line through the epochs, by least squares. `None`: the epochs

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::model::{model, predict};
+use super::model::{Model, model, predict};
 use super::profile::{Nanoseconds, Profile, Resource, Usage};
 use super::scenario::{Scenario, Speed};
 
@@ -16,29 +16,36 @@ pub struct Prediction {
     pub elapsed: Nanoseconds,
 }
 
-/// What was asked, then what is worth knowing of this run: changes of resources that it used.
-pub fn what_ifs(profile: &Profile, asked: Option<Scenario>) -> Vec<Prediction> {
+/// What was asked, then what is worth knowing of these runs: changes of resources that they used. Of several runs on one machine,
+/// such as the epochs of a view, the means.
+pub fn what_ifs(runs: &[Profile], asked: Option<Scenario>) -> Vec<Prediction> {
     let mut scenarios: Vec<Scenario> = asked.into_iter().collect();
-    for scenario in usual(profile) {
+    for scenario in usual(runs) {
         if !scenarios.contains(&scenario) {
             scenarios.push(scenario);
         }
     }
     scenarios
         .into_iter()
-        .map(|scenario| Prediction {
-            scenario,
-            modelled: model(profile, &scenario).total,
-            elapsed: predict(profile, &scenario),
+        .map(|scenario| {
+            let models: Vec<Model> = runs.iter().map(|run| model(run, &scenario)).collect();
+            let elapsed: Nanoseconds = runs.iter().map(|run| predict(run, &scenario)).sum();
+            Prediction {
+                scenario,
+                modelled: Model::mean(&models).total,
+                elapsed: elapsed / runs.len().max(1) as Nanoseconds,
+            }
         })
         .collect()
 }
 
-fn usual(profile: &Profile) -> Vec<Scenario> {
+fn usual(runs: &[Profile]) -> Vec<Scenario> {
+    let Some(profile) = runs.first() else {
+        return vec![];
+    };
     let uses = |counts: &dyn Fn(&Usage) -> bool| {
-        profile
-            .stages
-            .iter()
+        runs.iter()
+            .flat_map(|run| &run.stages)
             .flat_map(|stage| &stage.tasks)
             .flat_map(|task| &task.usage)
             .any(counts)
@@ -69,6 +76,14 @@ fn usual(profile: &Profile) -> Vec<Scenario> {
             ..unchanged
         });
     }
+    if let Some(memory) = profile.machine.memory.filter(|memory| memory.spilled > 0)
+        && uses(&|usage| usage.kind.is_spilling())
+    {
+        scenarios.push(Scenario {
+            memory: Some(memory.needed()),
+            ..unchanged
+        });
+    }
     if uses(&|usage| usage.kind.is_input()) {
         scenarios.push(Scenario {
             input_in_memory: true,
@@ -88,13 +103,14 @@ pub(super) fn twice_the_cores(profile: &Profile) -> Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::two_stages;
+    use crate::fixtures::{MS, two_stages, usage};
+    use crate::profile::{Kind, MemoryUse};
 
     #[test]
     fn only_what_the_run_used_is_changed() {
         let mut run = two_stages();
         let lines = |profile: &Profile| -> Vec<String> {
-            what_ifs(profile, None)
+            what_ifs(std::slice::from_ref(profile), None)
                 .iter()
                 .map(|line| line.scenario.to_string())
                 .collect()
@@ -119,9 +135,60 @@ mod tests {
             cores: Some(4),
             ..Scenario::default()
         };
-        let lines = what_ifs(&two_stages(), Some(asked));
+        let lines = what_ifs(&[two_stages()], Some(asked));
         assert_eq!(lines[0].scenario, asked);
         assert_eq!(lines.iter().filter(|line| line.scenario == asked).count(), 1);
+    }
+
+    /// With enough memory the disk monotasks of spilling are gone; with too little to tell, nothing is.
+    #[test]
+    fn memory_that_is_enough_spills_nothing() {
+        let mut run = two_stages();
+        let spilling = [
+            usage(Resource::Disk(0), Kind::Write, 400 * MS, 80_000_000),
+            usage(Resource::Disk(0), Kind::Reread, 400 * MS, 80_000_000),
+        ];
+        run.stages[0].tasks[0].usage.extend(spilling);
+        run.machine.memory = Some(MemoryUse {
+            held: 10_000_000,
+            spilled: 80_000_000,
+        });
+        let with = |memory: u64| Scenario {
+            memory: Some(memory),
+            ..Scenario::default()
+        };
+        let now = model(&run, &Scenario::default()).total;
+        assert_eq!(model(&run, &with(89_999_999)).total, now);
+        let without = model(&run, &with(90_000_000)).total;
+        let mut never = run.clone();
+        never.stages[0].tasks[0]
+            .usage
+            .retain(|usage| !usage.kind.is_spilling());
+        assert!(without < now);
+        assert_eq!(without, model(&never, &Scenario::default()).total);
+        let lines = what_ifs(std::slice::from_ref(&run), None);
+        let line = lines.iter().find(|line| line.scenario.memory.is_some()).unwrap();
+        assert_eq!(line.scenario.to_string(), "memory = 90.0 MB");
+        assert!(line.elapsed < run.planning + run.end);
+        run.machine.memory = Some(MemoryUse {
+            held: 10_000_000,
+            spilled: 0,
+        });
+        let lines = what_ifs(std::slice::from_ref(&run), None);
+        assert!(lines.iter().all(|line| line.scenario.memory.is_none()));
+    }
+
+    /// Of several runs the means are told.
+    #[test]
+    fn runs_are_averaged() {
+        let (one, mut other) = (two_stages(), two_stages());
+        other.end *= 3;
+        let both = what_ifs(&[one.clone(), other.clone()], None);
+        let apart = [what_ifs(&[one], None), what_ifs(&[other], None)];
+        for ((both, one), other) in both.iter().zip(&apart[0]).zip(&apart[1]) {
+            assert_eq!(both.elapsed, (one.elapsed + other.elapsed) / 2);
+            assert!((both.modelled - (one.modelled + other.modelled) / 2.0).abs() < 1.0);
+        }
     }
 
     /// A better machine never makes the prediction worse.
@@ -129,7 +196,7 @@ mod tests {
     fn more_is_never_slower() {
         let run = two_stages();
         let measured = run.planning + run.end;
-        for line in what_ifs(&run, None) {
+        for line in what_ifs(std::slice::from_ref(&run), None) {
             if line.scenario.cores == Some(1) {
                 assert!(line.elapsed >= measured, "{line:?}");
             } else {

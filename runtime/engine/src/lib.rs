@@ -27,6 +27,7 @@ pub mod error;
 mod event_time;
 mod feed;
 mod machine;
+mod monotasks;
 mod query;
 mod relation;
 mod runtime;
@@ -51,6 +52,7 @@ pub use runtime::durable::replay::Replayed;
 pub use runtime::durable::restore::RestoredView;
 pub use runtime::durable::writer::{CheckpointRecord, CheckpointState, CheckpointTotals};
 pub use runtime::follow::{Between, Changes, Checkpointed, Follower};
+pub use runtime::watching::{EpochWatch, Watched};
 pub use runtime::write::{Note, TableLocks, WriteOptions, WriteToken};
 pub use runtime::{
     FeedStatus, Lack, PipelineStatus, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewStatus,

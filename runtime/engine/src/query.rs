@@ -177,7 +177,7 @@ impl Queries {
             keeps_stretches: true,
         };
         let attempt = Attempt::start(self, &plan, &options, how)?;
-        let handle = ProfileHandle::new(&attempt.run);
+        let handle = ProfileHandle::new(&attempt.run, &options.context);
         Ok((self.stream(plan, options, attempt), handle))
     }
 

@@ -10,6 +10,7 @@ mod memory;
 mod queries;
 mod relations;
 mod transport;
+pub(crate) mod watching;
 mod workers;
 pub(crate) mod write;
 
@@ -26,9 +27,7 @@ use millrace_operator::CombinerCounts;
 use millrace_planner::RelationId;
 use millrace_resource::cpu::{CpuTimes, TaskStatus};
 use millrace_resource::disk::Disks;
-
 use millrace_resource::memory::{Memory, Resident};
-
 use millrace_resource::running::Running;
 use millrace_resource::spill::query::SpillFiles;
 use millrace_resource::spill::state::SpillOptions;
@@ -37,7 +36,6 @@ use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_schedule::cpu::queue::Patience;
 use millrace_schedule::driver::{CheckpointPolicy, Event, HEARTBEAT_NS, PipelineRecord, Spread};
 use millrace_schedule::group_size::GroupSize;
-
 use millrace_storage::{Checkpoints, LogStore};
 use parking_lot::RwLock;
 

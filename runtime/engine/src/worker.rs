@@ -44,7 +44,7 @@ use load::LoadMeter;
 use shuffle::{Block, Shuffle};
 pub use task::partition_hash;
 pub use view::{Image, ViewContents, ViewInstance, ViewSpec};
-pub(crate) use view::{PARTITIONS_DIVIDED, partitions_divided};
+pub(crate) use view::{PARTITIONS_DIVIDED, Watch, partitions_divided};
 
 /// What an epoch takes from its surroundings.
 #[derive(Debug, Default)]

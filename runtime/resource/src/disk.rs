@@ -38,9 +38,11 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 pub use devices::Disks;
+pub use log::LogWatch;
 pub use store::DiskStore;
 pub use totals::{DiskTotals, Totals};
 
+use self::log::Watched;
 use self::tuner::Tuner;
 use crate::cpu::thread_cpu_time;
 use crate::memory::Memory;
@@ -74,6 +76,8 @@ struct State {
     is_stopped: bool,
     tuner: Tuner,
     totals: DiskTotals,
+    /// The last groups of writes to the log, while somebody watches.
+    log: Watched,
 }
 
 /// What the threads share.
@@ -122,6 +126,7 @@ impl DiskScheduler {
                     is_stopped: false,
                     tuner,
                     totals: DiskTotals::default(),
+                    log: Watched::default(),
                 }),
                 work: Condvar::new(),
                 concurrency,

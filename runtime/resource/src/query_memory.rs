@@ -63,6 +63,9 @@ impl TenantMemory {
 pub struct QueryMemory {
     account: Arc<Account>,
     tenant: Option<Arc<TenantMemory>>,
+    /// Of the operators, now and at most, in bytes.
+    held: AtomicUsize,
+    held_max: AtomicUsize,
 }
 
 impl QueryMemory {
@@ -74,12 +77,29 @@ impl QueryMemory {
     /// The same, of which there is not more than its tenant may have.
     pub fn of_tenant(memory: &Arc<Memory>, tenant: Option<Arc<TenantMemory>>) -> Arc<QueryMemory> {
         let account = memory.account_of_query();
-        Arc::new(QueryMemory { account, tenant })
+        Arc::new(QueryMemory {
+            account,
+            tenant,
+            held: AtomicUsize::new(0),
+            held_max: AtomicUsize::new(0),
+        })
     }
 
     /// What errors and statistics call the query.
     pub fn set_name(&self, name: String) {
         self.account.set_name(name);
+    }
+
+    /// The most that its operators held at once, in bytes: tables of joins, groups, rows to be sorted, rows between its stages.
+    pub fn held_max(&self) -> usize {
+        self.held_max.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) {
+        self.account.grow(Use::Query, bytes);
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.held_max.fetch_max(held, Ordering::Relaxed);
+        holds(bytes);
     }
 
     /// Rows that wait for the client.
@@ -141,8 +161,7 @@ impl MemoryPool for QueryMemory {
             tenant.used_bytes.fetch_add(additional, Ordering::Relaxed);
         }
         *self.memory().shares.lock().bytes(reservation) += additional;
-        self.account.grow(Use::Query, additional);
-        holds(additional);
+        self.take(additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
@@ -151,6 +170,7 @@ impl MemoryPool for QueryMemory {
         }
         *self.memory().shares.lock().bytes(reservation) -= shrink;
         self.account.shrink(Use::Query, shrink);
+        self.held.fetch_sub(shrink, Ordering::Relaxed);
         releases(shrink);
     }
 
@@ -182,8 +202,7 @@ impl MemoryPool for QueryMemory {
             return Err(self.refuse(reservation, additional));
         }
         *shares.bytes(reservation) += additional;
-        self.account.grow(Use::Query, additional);
-        holds(additional);
+        self.take(additional);
         Ok(())
     }
 

@@ -70,14 +70,7 @@ fn check_one(session: &Session, scope: &Scope, need: Need) -> SqlResult<()> {
             Ok(object) => scope.check_any(&object, wanted),
             Err(_) => Ok(()),
         },
-        Need::Role(role, what) if !scope.has_role(role) => {
-            let role = scope.catalog.role_name(role);
-            Err(
-                denied(format!("permission denied to {what}")).with_detail(format!(
-                    "Only superusers and roles with privileges of the \"{role}\" role may do that."
-                )),
-            )
-        }
+        Need::Role(role, what) => check_role(scope, role, what),
         Need::Superuser(what) if !scope.is_superuser() => {
             Err(denied(format!("permission denied to {what}")).with_detail("Only superusers may do that."))
         }
@@ -92,8 +85,21 @@ fn check_one(session: &Session, scope: &Scope, need: Need) -> SqlResult<()> {
             Some(database) => scope.check(database, Privileges::CREATE),
             None => Ok(()),
         },
-        Need::Role(..) | Need::Superuser(_) => Ok(()),
+        Need::Superuser(_) => Ok(()),
     }
+}
+
+/// Whether the current user has the privileges of a role, which it needs for something.
+pub(crate) fn check_role(scope: &Scope, role: ObjectId, what: &str) -> SqlResult<()> {
+    if scope.has_role(role) {
+        return Ok(());
+    }
+    let role = scope.catalog.role_name(role);
+    Err(
+        denied(format!("permission denied to {what}")).with_detail(format!(
+            "Only superusers and roles with privileges of the \"{role}\" role may do that."
+        )),
+    )
 }
 
 fn needs(statement: &Statement) -> Vec<Need> {
@@ -136,7 +142,8 @@ fn needs(statement: &Statement) -> Vec<Need> {
             }
             // Those that may be read are shown.
             ExplainTarget::MaterializedViews => vec![Need::InPlace],
-            ExplainTarget::Profile(_) => vec![Need::Role(role::MONITOR, "see how others' statements ran")],
+            // Everybody may see their own.
+            ExplainTarget::Profile(_) => vec![Need::InPlace],
         },
         Statement::AlterSystemSet(_) => vec![Need::Superuser("set a parameter of the server")],
         Statement::CancelJob(_) => vec![Need::Role(role::SIGNAL_BACKEND, "cancel a job")],

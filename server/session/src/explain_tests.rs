@@ -9,7 +9,7 @@ use crate::tests::{Fixture, run};
 
 const QUERY: &str = "SELECT v, count(*) AS n, sum(id) FROM t GROUP BY v ORDER BY n DESC";
 
-async fn with_rows() -> Fixture {
+pub(crate) async fn with_rows() -> Fixture {
     let f = Fixture::new().await;
     f.ok("CREATE TABLE t (id INT PRIMARY KEY, v INT)").await;
     f.ok("INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 20000) AS g(i)")
@@ -26,7 +26,7 @@ async fn document(f: &Fixture, options: &str, query: &str) -> Document<Run> {
 }
 
 /// What holds for every run.
-fn check(profile: &Profile) {
+pub(crate) fn check(profile: &Profile) {
     let all = (profile.machine.cores as u64) * profile.end;
     let tasks = || profile.stages.iter().flat_map(|stage| &stage.tasks);
     let cpu: u64 = tasks().map(|task| task.cpu()).sum();
@@ -112,7 +112,8 @@ async fn profiles_are_kept() {
     let kept = f.db.profiles().all();
     assert_eq!(kept.len(), 2);
     assert!(kept[0].query.starts_with("SELECT v, count(*)"));
-    check(&f.db.profiles().get(1).unwrap().profile);
+    check(&kept[0].profile);
+    assert!(f.db.profiles().get(1).is_some());
 }
 
 /// What another machine would do is asked of the model, and nothing is run again.
@@ -289,10 +290,10 @@ async fn a_running_view_is_watched() {
     let lines = watched(&f, 60_000, ", FORMAT JSON", "VIEW by_v").await;
     let Document {
         version,
-        content: Watched { view, analysis },
+        content: Watched { id, view, analysis },
     } = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!(version, 1);
-    assert!(view.watched >= 300_000_000);
+    assert!(id.is_some() && view.watched >= 300_000_000);
     assert!(view.epochs as usize >= view.samples.len() && !view.samples.is_empty());
     // An epoch's tasks take a core each; counting ends a little later than it began.
     assert!(
@@ -306,6 +307,53 @@ async fn a_running_view_is_watched() {
     assert!(analysis.head_room.unwrap().rows_per_second > 0.0);
     let freshness = analysis.freshness.unwrap();
     assert!(freshness.p50 <= freshness.p99);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_was_not_measured_is_refused() {
+    let f = with_rows().await;
+    let run = document(&f, "", QUERY).await.content;
+    let memory = run.profile.machine.memory.unwrap();
+    assert!(memory.held > 0);
+    assert_eq!(memory.spilled, 0);
+    // It fitted: more would not change it.
+    let enough = document(
+        &f,
+        &format!(", WHAT IF (memory = '{}B')", 100 * memory.held),
+        QUERY,
+    )
+    .await;
+    let Run {
+        profile, analysis, ..
+    } = enough.content;
+    assert_eq!(analysis.what_ifs[0].scenario.memory, Some(100 * memory.held));
+    assert_eq!(analysis.what_ifs[0].elapsed, profile.planning + profile.end);
+    let lines = f.ok("EXPLAIN ANALYZE PROFILE 1").await;
+    let said = "nothing was spilled: more would not change it";
+    assert!(lines.iter().any(|line| line.contains(said)), "{lines:#?}");
+    for (what, message) in [
+        (
+            "memory = '1B'",
+            "what it would do with less memory was not measured",
+        ),
+        (
+            "memory = 'much'",
+            "invalid value for \"memory\" in WHAT IF: \"much\"",
+        ),
+    ] {
+        let error = f
+            .error(&format!("EXPLAIN ANALYZE (WHAT IF ({what})) PROFILE 1"))
+            .await;
+        assert_eq!(error.code, SqlState::InvalidParameterValue);
+        assert!(
+            error.message.contains(message) && error.hint.is_some(),
+            "{error:?}"
+        );
+    }
+    let error = f
+        .error("EXPLAIN ANALYZE (DURATION '1ms', WHAT IF (memory = '1GB')) MATERIALIZED VIEWS")
+        .await;
+    assert_eq!(error.code, SqlState::InvalidParameterValue);
 }
 
 #[tokio::test(flavor = "multi_thread")]

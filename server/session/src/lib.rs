@@ -41,6 +41,8 @@ pub mod effects;
 #[cfg(test)]
 mod explain_tests;
 #[cfg(test)]
+mod explain_view_tests;
+#[cfg(test)]
 mod external_tests;
 #[cfg(test)]
 mod health_tests;

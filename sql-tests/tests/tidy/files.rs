@@ -12,7 +12,6 @@ const LINES_MAX: usize = 600;
 const LONGER: &[(&str, usize)] = &[
     ("benches/src/neptune/beside.rs", 601),
     ("runtime/engine/src/runtime.rs", 618),
-    ("runtime/engine/src/worker/view.rs", 617),
     ("runtime/resource/src/cpu/slots.rs", 692),
     ("runtime/resource/src/cpu/task.rs", 621),
     ("server/functions/src/arrays.rs", 707),

@@ -52,6 +52,9 @@ pub struct Run {
 /// A view that was watched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
+    /// As a run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
     pub view: ViewProfile,
     pub analysis: ViewAnalysis,
 }

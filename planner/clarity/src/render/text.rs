@@ -2,9 +2,12 @@
 
 use super::table::{Table, cut};
 use crate::analysis::{Analysis, StageAnalysis, UsageAnalysis};
-use crate::model::Limit;
-use crate::profile::{Kind, Nanoseconds, Parallelism, Profile, Resource, StageProfile, TaskProfile};
+use crate::model::{Limit, Model};
+use crate::profile::{
+    Kind, MemoryUse, Nanoseconds, Parallelism, Profile, Resource, StageProfile, TaskProfile,
+};
 use crate::units::{bytes, count, duration, percent};
+use crate::what_if::Prediction;
 
 /// Characters of a line.
 pub const WIDTH_MAX: usize = 100;
@@ -91,7 +94,7 @@ fn operators(stage: &StageProfile) -> Vec<String> {
     table.lines(2, WIDTH_MAX)
 }
 
-fn usage_table(profile: &Profile, usages: &[UsageAnalysis]) -> Table {
+pub(super) fn usage_table(profile: &Profile, usages: &[UsageAnalysis]) -> Table {
     let mut table = Table::new(&[
         "resource",
         "monotasks",
@@ -150,6 +153,7 @@ pub fn kind_name(kind: Kind) -> &'static str {
         Kind::Write => "write",
         Kind::Reread => "reread",
         Kind::Fetch => "fetch",
+        Kind::Log => "log",
     }
 }
 
@@ -229,10 +233,11 @@ fn run_lines(profile: &Profile, analysis: &Analysis) -> Vec<String> {
     )];
     lines.extend(stolen(profile.stolen_share()).map(|line| format!("  {line}")));
     lines.extend(chosen(profile));
+    lines.extend(memory(profile.machine.memory).map(|line| format!("  {line}")));
     if !analysis.resources.is_empty() {
         lines.extend(usage_table(profile, &analysis.resources).lines(2, WIDTH_MAX));
     }
-    lines.push(format!("  {}", modelled(profile, analysis)));
+    lines.push(format!("  {}", modelled(&analysis.modelled, profile.end)));
     let without = &analysis.without_blocking;
     for (what, elapsed) in [
         ("without waiting for the disk", without.disk),
@@ -254,6 +259,20 @@ pub(super) fn stolen(share: f64) -> Option<String> {
             "the host gave {} of the cores' time to other machines (steal time), so times are longer",
             percent(share)
         )
+    })
+}
+
+/// What was held in memory, and what was spilled.
+pub(super) fn memory(used: Option<MemoryUse>) -> Option<String> {
+    let used = used.filter(|used| used.needed() > 0)?;
+    let held = bytes(used.held as f64);
+    Some(match used.spilled {
+        0 => format!("memory: {held} at most, nothing was spilled: more would not change it"),
+        spilled => format!(
+            "memory: {held} at most, {} spilled: with {} nothing would be",
+            bytes(spilled as f64),
+            bytes(used.needed() as f64)
+        ),
     })
 }
 
@@ -287,26 +306,23 @@ fn chosen(profile: &Profile) -> Vec<String> {
     lines
 }
 
-fn modelled(profile: &Profile, analysis: &Analysis) -> String {
-    let total = analysis.modelled.total;
-    let parts: Vec<String> = analysis
-        .modelled
-        .limits
-        .iter()
+/// A model next to what was measured.
+pub(super) fn modelled(model: &Model, measured: Nanoseconds) -> String {
+    let limits = model.limits.iter();
+    let parts: Vec<String> = limits
         .map(|(limit, time)| format!("{} {}", limit_phrase(*limit), duration(*time)))
         .collect();
     if parts.is_empty() {
         return "modelled: no resource was used".to_owned();
     }
-    let share = if profile.end > 0 {
-        total / profile.end as f64
-    } else {
-        1.0
+    let share = match measured {
+        0 => 1.0,
+        measured => model.total / measured as f64,
     };
     format!(
         "modelled {} of {} ({}): {}",
-        duration(total),
-        duration(profile.end as f64),
+        duration(model.total),
+        duration(measured as f64),
         percent(share),
         parts.join(", ")
     )
@@ -320,23 +336,30 @@ fn limit_phrase(limit: Limit) -> &'static str {
 }
 
 fn what_if_lines(profile: &Profile, analysis: &Analysis) -> Vec<String> {
-    let mut table = Table::new(&["what if", "modelled", "predicted", "change"]);
+    let measured = (analysis.modelled.total, analysis.elapsed);
+    what_if_table("what if", profile.machine.cores, measured, &analysis.what_ifs)
+}
+
+/// Predictions next to what was modelled and measured.
+pub(super) fn what_if_table(
+    title: &str,
+    cores: usize,
+    (modelled, measured): (f64, Nanoseconds),
+    what_ifs: &[Prediction],
+) -> Vec<String> {
+    let mut table = Table::new(&[title, "modelled", "predicted", "change"]);
     table.row(vec![
-        format!(
-            "as it is ({} {})",
-            profile.machine.cores,
-            plural("core", profile.machine.cores as u64)
-        ),
-        duration(analysis.modelled.total),
-        duration(analysis.elapsed as f64),
+        format!("as it is ({cores} {})", plural("core", cores as u64)),
+        duration(modelled),
+        duration(measured as f64),
         "-".to_owned(),
     ]);
-    for line in &analysis.what_ifs {
+    for line in what_ifs {
         table.row(vec![
             line.scenario.to_string(),
             duration(line.modelled),
             duration(line.elapsed as f64),
-            change(line.elapsed, analysis.elapsed),
+            change(line.elapsed, measured),
         ]);
     }
     table.lines(0, WIDTH_MAX)

@@ -2,7 +2,8 @@
 
 use super::json::WatchedView;
 use super::table::{Table, cut};
-use super::text::{WIDTH_MAX, stolen};
+use super::text::{WIDTH_MAX, memory, modelled, stolen, usage_table, what_if_table};
+use crate::epochs::{EpochsAnalysis, Trace};
 use crate::profile::Nanoseconds;
 use crate::units::{bytes, count, duration, percent};
 use crate::view::{Freshness, HeadRoom, ViewAnalysis, ViewProfile};
@@ -79,6 +80,9 @@ pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> 
             duration(freshness.p50 as f64),
             duration(freshness.p99 as f64)
         ));
+    }
+    if let (Some(trace), Some(epochs)) = (&profile.trace, &analysis.epochs) {
+        lines.extend(epoch_lines(trace, epochs));
     }
     if let Some(head_room) = &analysis.head_room {
         lines.push(format!("head-room: {}", sustains(head_room)));
@@ -166,6 +170,35 @@ fn stages(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> {
     table.lines(0, WIDTH_MAX)
 }
 
+/// What its epochs did with each resource, and what the model says of one.
+fn epoch_lines(trace: &Trace, analysis: &EpochsAnalysis) -> Vec<String> {
+    let run = &trace.run;
+    let mut lines = vec![String::new()];
+    lines.extend(memory(run.machine.memory));
+    lines.extend(usage_table(run, &analysis.resources).lines(0, WIDTH_MAX));
+    if analysis.epochs == 0 {
+        lines.push(String::new());
+        return lines;
+    }
+    lines.push(format!(
+        "an epoch with rows, from its cut to its end (mean of {}): {}",
+        count(analysis.epochs),
+        duration(analysis.elapsed as f64)
+    ));
+    lines.push(format!("  {}", modelled(&analysis.modelled, analysis.elapsed)));
+    lines.push(String::new());
+    let measured = (analysis.modelled.total, analysis.elapsed);
+    let title = "what if, an epoch";
+    lines.extend(what_if_table(
+        title,
+        run.machine.cores,
+        measured,
+        &analysis.what_ifs,
+    ));
+    lines.push(String::new());
+    lines
+}
+
 fn sustains(head_room: &HeadRoom) -> String {
     let bound = if head_room.is_fitted { "up to" } else { "at least" };
     format!(
@@ -221,6 +254,7 @@ mod tests {
         let mut profile = watched(|_| 2_000);
         profile.samples.truncate(2);
         let document = Document::new(Watched {
+            id: None,
             view: profile.clone(),
             analysis: analyse_view(&profile, None),
         });

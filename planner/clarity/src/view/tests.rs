@@ -8,6 +8,7 @@ use crate::fixtures::{MS, SECOND};
 pub fn watched(rows: impl Fn(u64) -> u64) -> ViewProfile {
     let samples: Vec<EpochSample> = (0..100)
         .map(|epoch| EpochSample {
+            epoch,
             rows: rows(epoch),
             busy: 2 * MS + rows(epoch) * 1_000,
             waited: MS,
@@ -60,6 +61,7 @@ pub fn watched(rows: impl Fn(u64) -> u64) -> ViewProfile {
             queue: 60 * MS,
             service: 380 * MS,
         }),
+        trace: None,
     }
 }
 

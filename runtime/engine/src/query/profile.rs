@@ -1,24 +1,23 @@
 //! What the schedulers saw of a run, as the time model reads it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::MetricValue;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use millrace_clarity::profile::{
-    Blocked, Device, Kind, Machine, Monotask, Nanoseconds, OperatorProfile, Parallelism, Profile, Resource,
-    StageProfile, TaskProfile, Usage,
+    Kind, Machine, MemoryUse, OperatorProfile, Parallelism, Profile, StageProfile,
 };
-use millrace_resource::cpu::{TaskRecord, Waits};
-use millrace_resource::monotask::{DiskUse, NetworkUse, Phase};
-use millrace_resource::network::FETCHING_TASKS_MAX;
+use millrace_resource::cpu::TaskRecord;
+use millrace_resource::query_memory::QueryMemory;
 
 use super::boundary::StageBoundary;
 use super::partitions::{PARTITIONS_MAX, waves};
 use super::run::{QueryRun, StageRecord};
 use super::wrap::Wrapped;
+use crate::monotasks::{Clock, machine_profile, nanoseconds, task_profile};
 
 /// Characters of an operator's description that are kept.
 const DESCRIPTION_CHARS_MAX: usize = 100;
@@ -26,11 +25,23 @@ const DESCRIPTION_CHARS_MAX: usize = 100;
 /// A run whose profile is wanted.
 pub struct ProfileHandle {
     run: Arc<QueryRun>,
+    /// Whose memory pool is the query's.
+    context: Arc<TaskContext>,
 }
 
 impl ProfileHandle {
-    pub(super) fn new(run: &Arc<QueryRun>) -> Self {
-        ProfileHandle { run: Arc::clone(run) }
+    pub(super) fn new(run: &Arc<QueryRun>, context: &Arc<TaskContext>) -> Self {
+        ProfileHandle {
+            run: Arc::clone(run),
+            context: Arc::clone(context),
+        }
+    }
+
+    /// What it had of the memory.
+    fn memory(&self, spilled: u64) -> Option<MemoryUse> {
+        let memory = self.context.memory_pool().downcast_ref::<QueryMemory>()?;
+        let held = memory.held_max() as u64;
+        Some(MemoryUse { held, spilled })
     }
 
     /// What was seen so far: of the whole run, once its rows have ended. `planning`: the time before the run began.
@@ -48,87 +59,30 @@ impl ProfileHandle {
             .map(|task| task.end)
             .max()
             .unwrap_or(0);
-        let uses: Vec<DiskUse> = self.run.with_stages(|stages| {
+        let usages = stages
+            .iter()
+            .flat_map(|stage| &stage.tasks)
+            .flat_map(|task| &task.usage);
+        let spilled = usages
+            .filter(|usage| usage.kind == Kind::Write)
+            .map(|usage| usage.bytes)
+            .sum();
+        let machine = self.run.with_stages(|stages| {
             let records = stages.iter().flat_map(|stage| &stage.tasks);
-            records.flat_map(|record| record.disk_uses()).collect()
+            let records: Vec<&TaskRecord> = records.map(Arc::as_ref).collect();
+            let workers = self.run.num_workers().max(1);
+            machine_profile(self.run.machine(), workers, &records, self.memory(spilled), clock)
         });
-        let fetches: Vec<NetworkUse> = self.run.with_stages(|stages| {
-            let records = stages.iter().flat_map(|stage| &stage.tasks);
-            records.flat_map(|record| record.network_uses()).collect()
-        });
-        let workers = self.run.num_workers().max(1);
         Profile {
             planning: nanoseconds(planning),
             end,
             machine: Machine {
-                cores: self.run.machine().cores * workers,
-                disks: (self.run.machine().disks.all().iter().enumerate())
-                    .map(|(place, disk)| Device {
-                        name: disk.name().to_owned(),
-                        concurrency: disk.concurrency(),
-                        measured: disk.measured(),
-                        bytes_per_second: disk.bytes_per_second(),
-                        busy: {
-                            let of_device = uses.iter().filter(|used| used.device == place);
-                            busy(of_device.map(|used| (used.started, used.service)), clock)
-                        },
-                    })
-                    .collect(),
-                network: (self.run.machine().network.bytes_per_second()).map(|rate| Device {
-                    name: "network".to_owned(),
-                    concurrency: FETCHING_TASKS_MAX,
-                    measured: vec![],
-                    // Each worker has a link.
-                    bytes_per_second: Some(rate * workers as f64),
-                    busy: busy(fetches.iter().map(|used| (used.started, used.service)), clock),
-                }),
                 tasks_in_flight: self.run.tasks_in_flight(),
-                // Whoever knows when planning began adds it.
-                stolen: 0,
+                ..machine
             },
             stages,
         }
     }
-}
-
-/// Instants as nanoseconds since the run began.
-#[derive(Clone, Copy)]
-struct Clock(Instant);
-
-impl Clock {
-    fn at(self, instant: Instant) -> Nanoseconds {
-        nanoseconds(instant.saturating_duration_since(self.0))
-    }
-}
-
-fn nanoseconds(duration: Duration) -> Nanoseconds {
-    duration.as_nanos() as Nanoseconds
-}
-
-/// What a disk monotask was for.
-fn kind(phase: Phase) -> Kind {
-    match phase {
-        Phase::Read => Kind::Read,
-        Phase::Write => Kind::Write,
-        Phase::Reread => Kind::Reread,
-    }
-}
-
-/// Time in which at least one request was in flight.
-fn busy(uses: impl Iterator<Item = (Instant, Duration)>, clock: Clock) -> Nanoseconds {
-    let mut spans: Vec<(Nanoseconds, Nanoseconds)> = uses
-        .map(|(started, service)| {
-            let start = clock.at(started);
-            (start, start + nanoseconds(service))
-        })
-        .collect();
-    spans.sort_unstable();
-    let (mut total, mut covered) = (0, 0);
-    for (start, end) in spans {
-        total += end.saturating_sub(start.max(covered));
-        covered = covered.max(end);
-    }
-    total
 }
 
 fn stage_profile(id: usize, stage: &StageRecord, cores: usize, clock: Clock) -> StageProfile {
@@ -153,7 +107,10 @@ fn stage_profile(id: usize, stage: &StageRecord, cores: usize, clock: Clock) -> 
             false => Parallelism::Fixed,
         },
         tasks: (stage.tasks.iter())
-            .map(|record| task_profile(record, &stage.plan, clock))
+            .map(|record| {
+                let partition = record.label().map_or(0, |label| label.partition);
+                task_profile(record, decoding(&stage.plan, partition), clock)
+            })
             .collect(),
         operators,
     }
@@ -234,134 +191,4 @@ fn decoding(plan: &Arc<dyn ExecutionPlan>, partition: usize) -> Duration {
         .into_iter()
         .map(|child| decoding(child, partition))
         .sum()
-}
-
-fn task_profile(record: &Arc<TaskRecord>, plan: &Arc<dyn ExecutionPlan>, clock: Clock) -> TaskProfile {
-    let status = record.final_status();
-    let start = clock.at(status.first_run.unwrap_or(status.created));
-    let end = clock.at(status.ended.unwrap_or_else(Instant::now)).max(start);
-    let partitioning = record.on_processor(record.partitioning()).min(status.cpu);
-    let cpu = |kind, service: Duration, monotasks, queue| Usage {
-        resource: Resource::Cpu,
-        kind,
-        monotasks,
-        queue,
-        service: nanoseconds(service),
-        copying: 0,
-        bytes: status.bytes,
-        rows: status.rows,
-    };
-    let queue = nanoseconds(status.wait.saturating_sub(status.paused));
-    let partition = status.label.map_or(0, |label| label.partition);
-    let decoding = record
-        .on_processor(decoding(plan, partition))
-        .min(status.cpu - partitioning);
-    let mut usage = vec![cpu(
-        Kind::Compute,
-        status.cpu - partitioning - decoding,
-        status.polls,
-        queue,
-    )];
-    if !partitioning.is_zero() {
-        usage.push(cpu(Kind::Partition, partitioning, record.partitioned(), 0));
-    }
-    if !decoding.is_zero() {
-        usage.push(cpu(Kind::Decode, decoding, 1, 0));
-    }
-    let uses = record.disk_uses();
-    let mut by_kind: BTreeMap<(Resource, Kind), Vec<&DiskUse>> = BTreeMap::new();
-    for used in &uses {
-        let what = (Resource::Disk(used.device), kind(used.phase));
-        by_kind.entry(what).or_default().push(used);
-    }
-    usage.extend(by_kind.into_iter().map(|((resource, kind), uses)| Usage {
-        resource,
-        kind,
-        monotasks: uses.len() as u64,
-        queue: uses.iter().map(|used| nanoseconds(used.queue())).sum(),
-        service: uses.iter().map(|used| nanoseconds(used.service)).sum(),
-        copying: uses.iter().map(|used| nanoseconds(used.copying)).sum(),
-        bytes: uses.iter().map(|used| used.moved.bytes).sum(),
-        rows: uses.iter().map(|used| used.moved.rows).sum(),
-    }));
-    let fetches = record.network_uses();
-    if !fetches.is_empty() {
-        usage.push(Usage {
-            resource: Resource::Network,
-            kind: Kind::Fetch,
-            monotasks: fetches.len() as u64,
-            queue: fetches.iter().map(|used| nanoseconds(used.queue())).sum(),
-            service: fetches.iter().map(|used| nanoseconds(used.service)).sum(),
-            copying: 0,
-            bytes: fetches.iter().map(|used| used.bytes).sum(),
-            rows: fetches.iter().map(|used| used.rows).sum(),
-        });
-    }
-    TaskProfile {
-        worker: status.label.map_or(0, |label| label.worker),
-        partition,
-        start,
-        end,
-        suspended: nanoseconds(status.paused),
-        pauses: status.pauses as u32,
-        blocked: Blocked {
-            disk: nanoseconds(record.blocked(Waits::Disk)),
-            network: nanoseconds(record.blocked(Waits::Network)),
-            input: nanoseconds(record.blocked(Waits::Input)),
-            output: nanoseconds(record.blocked(Waits::Output)),
-        },
-        rows: status.rows,
-        bytes: status.bytes,
-        usage,
-        monotasks: monotasks(record, status.polls, &uses, &fetches, clock),
-    }
-}
-
-/// The monotasks by start, if all of them were kept.
-fn monotasks(
-    record: &TaskRecord,
-    polls: u64,
-    uses: &[DiskUse],
-    fetches: &[NetworkUse],
-    clock: Clock,
-) -> Vec<Monotask> {
-    let stretches = record.stretches();
-    if (stretches.len() as u64) < polls {
-        return vec![];
-    }
-    let mut monotasks: Vec<Monotask> = (stretches.iter())
-        .map(|stretch| Monotask {
-            resource: Resource::Cpu,
-            kind: Kind::Compute,
-            queued_at: clock.at(match stretch.was_paused {
-                // Being paused is no waiting for a core.
-                true => stretch.started,
-                false => stretch.queued,
-            }),
-            started_at: clock.at(stretch.started),
-            service: nanoseconds(stretch.ran),
-            bytes: 0,
-            rows: 0,
-        })
-        .collect();
-    monotasks.extend(uses.iter().map(|used| Monotask {
-        resource: Resource::Disk(used.device),
-        kind: kind(used.phase),
-        queued_at: clock.at(used.queued),
-        started_at: clock.at(used.started),
-        service: nanoseconds(used.service),
-        bytes: used.moved.bytes,
-        rows: used.moved.rows,
-    }));
-    monotasks.extend(fetches.iter().map(|used| Monotask {
-        resource: Resource::Network,
-        kind: Kind::Fetch,
-        queued_at: clock.at(used.queued),
-        started_at: clock.at(used.started),
-        service: nanoseconds(used.service),
-        bytes: used.bytes,
-        rows: used.rows,
-    }));
-    monotasks.sort_by_key(|monotask| (monotask.started_at, monotask.queued_at));
-    monotasks
 }

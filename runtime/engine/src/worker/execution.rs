@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_operator::{ErrorCounter, Inputs};
-use millrace_resource::cpu::CpuGate;
+use millrace_resource::cpu::{CpuGate, TaskRecord, Work, running_task};
 use millrace_resource::error::ResourceError;
 use millrace_resource::gate::Gate;
 use millrace_resource::memory::Use;
@@ -19,7 +19,7 @@ use millrace_storage::ChangeBatch;
 use super::flow::{Batch, BatchId, Channel, FlowId, Part, Parts};
 use super::shuffle::Block;
 use super::task::{Running, TaskOutput};
-use super::view::Turn;
+use super::view::{EpochTask, Turn};
 use super::{ViewInstance, Worker};
 use crate::error::{Result, RuntimeError};
 
@@ -126,7 +126,15 @@ impl Worker {
         let worker = Arc::clone(self);
         let queued = Instant::now();
         let class = self.class(ready.pipeline, ready.gives_way);
-        let task = self.cpu.spawn_for(ready.id.view, class, move |gate| {
+        let record = TaskRecord::new(Work::new(class), None).for_view(ready.id.view);
+        let views = self.views.read();
+        let is_watched = views.get(&ready.id.view).is_some_and(|view| view.is_watched());
+        drop(views);
+        let record = match is_watched {
+            true => record.keeping_stretches(),
+            false => record,
+        };
+        let task = self.cpu.spawn_recorded(Arc::new(record), move |gate| {
             async move {
                 let queue = queued.elapsed();
                 let outcome = worker.run(&ready, &gate, queue).await;
@@ -261,6 +269,7 @@ impl Worker {
                 if ready.copy_for.is_none() {
                     let activity = view.activity(id.stage, id.partition);
                     activity.ran(rows_in, ended.rows_out, queue, busy);
+                    self.note_for_watchers(&view, id, &ended, started + busy);
                 }
                 return Outcome::Ended(ended);
             }
@@ -284,6 +293,22 @@ impl Worker {
             }
         }
         Outcome::Ended(Ended::default())
+    }
+
+    /// Tells those who watch the view of the task that runs on this thread.
+    fn note_for_watchers(&self, view: &ViewInstance, id: TaskId, ended: &Ended, at: Instant) {
+        let Some(record) = view.is_watched().then(running_task).flatten() else {
+            return;
+        };
+        view.note_for_watchers(|| EpochTask {
+            id,
+            worker: self.id,
+            record: Arc::clone(&record),
+            busy_ns: ended.busy_ns,
+            ended: at,
+            rows: ended.rows_out,
+            bytes: ended.bytes_out,
+        });
     }
 
     /// Runs a task's operators over its input: at once, or part by part where it comes in batches.

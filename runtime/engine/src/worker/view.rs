@@ -1,10 +1,10 @@
 //! A view on a worker: its stages' operators with their state, and its contents.
 
 mod eviction;
+mod watching;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
@@ -19,11 +19,14 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::error::{Result, RuntimeError};
-use crate::worker::activity::{Activity, ActivityCounts, Filled};
+use crate::worker::activity::{Activity, Filled};
 use crate::worker::flow::{FlowMeter, FlowStatus};
 use eviction::Eviction;
 pub(super) use eviction::Turn;
 pub(crate) use eviction::{PARTITIONS_DIVIDED, partitions_divided};
+pub(super) use watching::EpochTask;
+pub(crate) use watching::Watch;
+use watching::Watchers;
 
 /// A view to make.
 #[derive(Clone)]
@@ -126,6 +129,7 @@ pub struct ViewInstance {
     flows: Vec<FlowMeter>,
     /// Which of its state is on disk.
     eviction: Eviction,
+    watchers: Watchers,
 }
 
 impl ViewInstance {
@@ -183,6 +187,7 @@ impl ViewInstance {
             is_out_of_memory: AtomicBool::new(false),
             has_failed: watch::Sender::new(false),
             eviction: Eviction::new(&graph, &account),
+            watchers: Watchers::default(),
             charges: (graph.stages.iter())
                 .map(|_| {
                     (0..graph.partitions)
@@ -399,22 +404,6 @@ impl ViewInstance {
         Arc::clone(&self.combiners[stage])
     }
 
-    /// For each stage that combined rows or passed them on, how many.
-    /// The counters of a stage's tasks on a partition.
-    pub fn activity(&self, stage: usize, partition: usize) -> &Activity {
-        &self.activity[stage][partition]
-    }
-
-    /// The stage of the task that has been running for the longest now, and since when.
-    pub fn longest_task(&self) -> Option<(usize, Instant)> {
-        let stages = self.activity.iter().enumerate();
-        let running = stages.flat_map(|(stage, partitions)| {
-            let since = partitions.iter().filter_map(Activity::running_since);
-            since.map(move |since| (stage, since))
-        });
-        running.min_by_key(|(_, since)| *since)
-    }
-
     /// What a stage's tasks emitted in batches.
     pub fn flow(&self, stage: usize) -> &FlowMeter {
         &self.flows[stage]
@@ -434,27 +423,7 @@ impl ViewInstance {
         flows.collect()
     }
 
-    /// For each stage, for each partition, what its tasks have done.
-    pub fn activity_counts(&self) -> Vec<Vec<ActivityCounts>> {
-        let stages = self.activity.iter();
-        stages
-            .map(|partitions| partitions.iter().map(Activity::counts).collect())
-            .collect()
-    }
-
-    /// Its back-fill has ended, having taken so long.
-    pub fn is_filled(&self, elapsed: Option<Duration>) {
-        let activity = self.activity_counts();
-        let activity = activity.iter().map(ActivityCounts::sum).collect();
-        // A view is filled once.
-        let _ = self.filled.set(Filled { elapsed, activity });
-    }
-
-    /// What it took to fill it, if that has ended.
-    pub fn filled(&self) -> Option<&Filled> {
-        self.filled.get()
-    }
-
+    /// For each stage that combined rows or passed them on, how many.
     pub fn combiner_counts(&self) -> Vec<(usize, CombinerCounts)> {
         let counts = self.combiners.iter().map(|combiner| combiner.counts());
         let stages = counts.enumerate();

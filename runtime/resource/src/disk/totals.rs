@@ -15,6 +15,18 @@ pub struct Totals {
     pub service: Duration,
 }
 
+impl Totals {
+    /// Those of one monotask.
+    pub(super) fn of(used: &DiskUse) -> Totals {
+        Totals {
+            monotasks: 1,
+            bytes: used.moved.bytes,
+            queue: used.queue(),
+            service: used.service,
+        }
+    }
+}
+
 impl AddAssign for Totals {
     fn add_assign(&mut self, other: Totals) {
         self.monotasks += other.monotasks;
@@ -41,11 +53,6 @@ impl DiskTotals {
             Phase::Write => &mut self.write,
             Phase::Reread => &mut self.reread,
         };
-        *totals += Totals {
-            monotasks: 1,
-            bytes: used.moved.bytes,
-            queue: used.queue(),
-            service: used.service,
-        };
+        *totals += Totals::of(used);
     }
 }

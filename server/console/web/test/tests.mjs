@@ -171,6 +171,11 @@ export const TESTS = [
       const { page, server } = visit;
       await server.sql(`${ORDERS} INSERT INTO orders SELECT i % 100, i FROM generate_series(1, 200000) AS g(i)`);
       await visit.open("time");
+      for (const [text, said] of [["", "There is no query"], ["SELECT 1; SELECT 2", "Only one query"]]) {
+        await visit.write(text);
+        await page.getByRole("button", { name: "Run and analyse" }).click();
+        await page.getByRole("alert").filter({ hasText: said }).waitFor();
+      }
       await visit.run("SELECT customer % 7 AS k, count(*), avg(amount) FROM orders GROUP BY 1 ORDER BY 2 DESC");
       await page.locator(".timeline canvas").waitFor();
       await page.locator(".verdict").waitFor();
@@ -183,13 +188,41 @@ export const TESTS = [
       await page.getByLabel("the input is in memory already").check();
       await page.locator(".bar.predicted").waitFor();
       assert.equal(await profiles(), before);
+      await page.locator(".what-if").getByRole("slider", { name: "memory" }).focus();
+      await page.keyboard.press("ArrowRight");
+      await page.locator(".what-if", { hasText: "spilled nothing: more would not change it" }).waitFor();
       await page.locator(".timeline canvas").hover({ position: { x: 200, y: 60 } });
       await visit.look("time");
       const feeding = setInterval(() => void server.sql("INSERT INTO orders SELECT i % 100, i FROM generate_series(1, 2000) AS g(i)").catch(() => {}), 100);
       await page.getByRole("button", { name: "Watch for 3 s" }).click();
       await page.locator(".stage-bar").first().waitFor();
       clearInterval(feeding);
+      // The last epochs as monotasks, cores and the disk of the log.
+      const drawn = await page.locator(".timeline canvas").getAttribute("aria-label");
+      assert.match(drawn, /pieces of work on .*cpu.*disk/);
+      await page.locator(".stage-legend li", { hasText: "the log" }).waitFor();
+      // The model answers the sliders about what was watched, and nothing is watched again.
+      await page.locator(".what-if").getByLabel("cores").focus();
+      for (let presses = 0; presses < 3; presses++) await page.keyboard.press("ArrowRight");
+      await page.locator(".what-if .bar.predicted").waitFor();
+      await page.getByText("the limit is then").waitFor();
+      await page.locator(".what-if").getByRole("slider", { name: "memory" }).focus();
+      await page.keyboard.press("ArrowRight");
+      await page.locator(".what-if", { hasText: "spilled nothing: more would not change it" }).waitFor();
+      assert.equal(await page.locator(".what-if").getByRole("slider", { name: "network" }).isDisabled(), true);
       await visit.look("time-view");
+      // What is drawn is what EXPLAIN ANALYZE has: the sums of the table are those of the document.
+      const [seen] = await server.sql("EXPLAIN ANALYZE (DURATION '1ms', FORMAT JSON) MATERIALIZED VIEW revenue");
+      const newest = JSON.parse(seen.rows[0][0]).id - 1;
+      const { view, analysis } = await (await fetch(`${server.url}api/jobs/${newest}/profile`)).json();
+      const bars = view.trace.run.stages.flatMap((stage) => stage.tasks.flatMap((task) => task.monotasks)).filter((monotask) => monotask.resource === "cpu");
+      const cpu = analysis.epochs.resources.find((usage) => usage.resource === "cpu");
+      assert.equal(bars.reduce((sum, bar) => sum + bar.service, 0), cpu.service);
+      const cell = page.locator("tr", { hasText: "cpu: compute" }).first().locator("td").nth(2);
+      const of = analysis.epochs.stages.findLast((usages) => usages.some((usage) => usage.kind === "compute")).find((usage) => usage.kind === "compute");
+      assert.equal(await cell.textContent(), of.monotasks.toLocaleString("en-US"));
+      await page.getByRole("button", { name: /^All 3/ }).click();
+      await page.getByRole("button", { name: "Only its last second" }).waitFor();
     },
   },
   {

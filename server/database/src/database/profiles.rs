@@ -1,15 +1,19 @@
-//! The profiles of the runs that were analysed last, for whoever asks later.
+//! What was seen of the queries that were analysed last, and of the views that were watched, for whoever asks later.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use millrace_clarity::Profile;
+use millrace_clarity::{Profile, ViewProfile};
+use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
 use crate::database::Database;
 
 /// Profiles that are kept; the oldest goes first.
 const PROFILES_MAX: usize = 32;
+
+/// Views that were watched, which take more each.
+const VIEWS_MAX: usize = 8;
 
 /// Monotasks that are kept of one of them; of a run with more, only the sums.
 const MONOTASKS_MAX: usize = 8_192;
@@ -18,9 +22,37 @@ const MONOTASKS_MAX: usize = 8_192;
 #[derive(Debug)]
 pub struct RecentProfile {
     pub id: u64,
+    /// Whose run it was.
+    pub role: ObjectId,
     /// The query's text.
     pub query: String,
     pub profile: Profile,
+}
+
+/// A view that was watched.
+#[derive(Debug)]
+pub struct RecentView {
+    pub id: u64,
+    /// Who watched it.
+    pub role: ObjectId,
+    pub profile: ViewProfile,
+}
+
+/// What is kept under a number.
+#[derive(Debug, Clone)]
+pub enum Recent {
+    Run(Arc<RecentProfile>),
+    View(Arc<RecentView>),
+}
+
+impl Recent {
+    /// Whose it is.
+    pub fn role(&self) -> ObjectId {
+        match self {
+            Recent::Run(run) => run.role,
+            Recent::View(view) => view.role,
+        }
+    }
 }
 
 /// The runs that were analysed last.
@@ -33,11 +65,20 @@ pub struct Profiles {
 struct Kept {
     last_id: u64,
     recent: VecDeque<Arc<RecentProfile>>,
+    views: VecDeque<Arc<RecentView>>,
+}
+
+/// Adds one, for which the oldest goes.
+fn push<T>(kept: &mut VecDeque<Arc<T>>, most: usize, new: &Arc<T>) {
+    if kept.len() == most {
+        kept.pop_front();
+    }
+    kept.push_back(Arc::clone(new));
 }
 
 impl Profiles {
     /// Keeps a profile, as it returns it, under a number by which it is found.
-    pub fn keep(&self, query: String, mut profile: Profile) -> Arc<RecentProfile> {
+    pub fn keep(&self, role: ObjectId, query: String, mut profile: Profile) -> Arc<RecentProfile> {
         let tasks = || profile.stages.iter().flat_map(|stage| &stage.tasks);
         if tasks().map(|task| task.monotasks.len()).sum::<usize>() > MONOTASKS_MAX {
             let tasks = profile.stages.iter_mut().flat_map(|stage| &mut stage.tasks);
@@ -46,26 +87,44 @@ impl Profiles {
         let mut kept = self.kept.lock();
         kept.last_id += 1;
         let id = kept.last_id;
-        if kept.recent.len() == PROFILES_MAX {
-            kept.recent.pop_front();
-        }
-        let run = Arc::new(RecentProfile { id, query, profile });
-        kept.recent.push_back(Arc::clone(&run));
+        let run = Arc::new(RecentProfile {
+            id,
+            role,
+            query,
+            profile,
+        });
+        push(&mut kept.recent, PROFILES_MAX, &run);
         run
+    }
+
+    /// Keeps what was seen of a view, as it returns it, under a number of the same kind.
+    pub fn keep_view(&self, role: ObjectId, profile: ViewProfile) -> Arc<RecentView> {
+        let mut kept = self.kept.lock();
+        kept.last_id += 1;
+        let id = kept.last_id;
+        let view = Arc::new(RecentView { id, role, profile });
+        push(&mut kept.views, VIEWS_MAX, &view);
+        view
     }
 
     /// Forgets those that there are.
     pub fn clear(&self) {
-        self.kept.lock().recent.clear();
+        let mut kept = self.kept.lock();
+        kept.recent.clear();
+        kept.views.clear();
     }
 
-    /// The profile with a number, if it is still there.
-    pub fn get(&self, id: u64) -> Option<Arc<RecentProfile>> {
+    /// What has a number, if it is still there.
+    pub fn get(&self, id: u64) -> Option<Recent> {
         let kept = self.kept.lock();
-        kept.recent.iter().find(|recent| recent.id == id).cloned()
+        let run = kept.recent.iter().find(|run| run.id == id);
+        let view = kept.views.iter().find(|view| view.id == id);
+        run.cloned()
+            .map(Recent::Run)
+            .or_else(|| view.cloned().map(Recent::View))
     }
 
-    /// All of them, the newest last.
+    /// All runs of queries, the newest last.
     pub fn all(&self) -> Vec<Arc<RecentProfile>> {
         self.kept.lock().recent.iter().cloned().collect()
     }
@@ -102,15 +161,16 @@ mod tests {
                 network: None,
                 tasks_in_flight: 0,
                 stolen: 0,
+                memory: None,
             },
             stages: vec![],
         };
         for number in 1..=PROFILES_MAX as u64 + 1 {
-            let kept = profiles.keep(format!("SELECT {number}"), profile.clone());
+            let kept = profiles.keep(ObjectId(1), format!("SELECT {number}"), profile.clone());
             assert_eq!(kept.id, number);
         }
         assert!(profiles.get(1).is_none());
-        assert_eq!(profiles.get(2).unwrap().query, "SELECT 2");
+        assert!(matches!(profiles.get(2).unwrap(), Recent::Run(run) if run.query == "SELECT 2"));
         assert_eq!(profiles.all().len(), PROFILES_MAX);
     }
 }

@@ -21,7 +21,7 @@ pub fn profiles(database: &Database, viewer: Acting) -> Columns {
     let runs = database.profiles().all();
     let may_see = !viewer.is_checked || database.catalog().has_role(viewer.role, MONITOR);
     let query = |run: &Arc<RecentProfile>| {
-        if may_see {
+        if may_see || run.role == viewer.role {
             run.query.clone()
         } else {
             HIDDEN.to_owned()

@@ -1,13 +1,14 @@
-//! `GET /api/jobs/{id}/profile`: a run that EXPLAIN ANALYZE looked at, as its JSON or as a trace.
+//! `GET /api/jobs/{id}/profile`: a run or a view that EXPLAIN ANALYZE looked at, as its JSON or as a trace.
 
 use axum::Json;
 use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millrace_catalog::role::MONITOR;
-use millrace_clarity::analyse;
-use millrace_clarity::render::json::{Document, Run};
+use millrace_clarity::render::json::{Document, Run, Watched};
 use millrace_clarity::render::trace::trace;
+use millrace_clarity::{analyse, analyse_view};
+use millrace_database::database::profiles::Recent;
 use serde::Deserialize;
 
 use super::error;
@@ -39,17 +40,25 @@ pub async fn get(
             &format!("profile \"{id}\" does not exist; only those of the last runs are stored"),
         );
     };
-    match parameters.format.as_deref() {
-        None | Some("json") => {
-            let run = Run {
-                id: Some(recent.id),
-                analysis: analyse(&recent.profile, None),
-                profile: recent.profile.clone(),
-            };
-            Json(Document::new(run)).into_response()
+    match (parameters.format.as_deref(), recent) {
+        (None | Some("json"), Recent::Run(run)) => Json(Document::new(Run {
+            id: Some(run.id),
+            analysis: analyse(&run.profile, None),
+            profile: run.profile.clone(),
+        }))
+        .into_response(),
+        (None | Some("json"), Recent::View(view)) => Json(Document::new(Watched {
+            id: Some(view.id),
+            analysis: analyse_view(&view.profile, None),
+            view: view.profile.clone(),
+        }))
+        .into_response(),
+        (Some("trace"), Recent::Run(run)) => Json(trace(&run.profile)).into_response(),
+        (Some("trace"), Recent::View(view)) => {
+            let seen = view.profile.trace.as_ref();
+            Json(seen.map(|seen| trace(&seen.run))).into_response()
         }
-        Some("trace") => Json(trace(&recent.profile)).into_response(),
-        Some(other) => error::plain(
+        (Some(other), _) => error::plain(
             StatusCode::BAD_REQUEST,
             &format!("invalid profile format \"{other}\": the formats are json and trace"),
         ),

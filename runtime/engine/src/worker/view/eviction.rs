@@ -154,6 +154,12 @@ impl ViewInstance {
         turn
     }
 
+    /// Bytes that the parts of its state had in memory that are on disk now.
+    pub(crate) fn left_bytes(&self) -> usize {
+        let parts = self.eviction.left.iter().flatten();
+        parts.map(|left| left.load(Ordering::Relaxed)).sum()
+    }
+
     /// Whether something of a part is on disk.
     fn is_spilled(&self, stage: usize, partition: usize) -> bool {
         let is_last = stage + 1 == self.graph.stages.len();

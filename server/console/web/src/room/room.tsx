@@ -82,7 +82,7 @@ function Cores({ facts }: { facts: Facts }) {
             { head: "state", cell: (row) => row.state },
             { head: "cores", number: true, tip: TERMS.cores, cell: (row) => `${row.cores}, ${percent(row.busy_share)}` },
             { head: "partitions", number: true, tip: TERMS.partitions, cell: (row) => count(row.partitions) },
-            { head: "state", number: true, tip: TERMS.bytes, cell: (row) => bytes(row.state_bytes) },
+            { head: "memory", number: true, tip: TERMS.bytes, cell: (row) => bytes(row.state_bytes) },
           ]}
         />
       </Panel>
@@ -238,7 +238,8 @@ function Checkpoints({ facts }: { facts: Facts }) {
           { head: "pipeline", cell: (row) => row.pipeline },
           { head: "taken", cell: (row) => ago(row.taken_at) },
           { head: "epoch", number: true, cell: (row) => count(row.epoch) },
-          { head: "written", number: true, tip: "Bytes that no earlier checkpoint has, of all that it holds.", cell: (row) => `${bytes(row.bytes_written)} of ${bytes(row.bytes_total)}` },
+          { head: "written", number: true, tip: "Bytes that were written for it: what no earlier checkpoint has, and its table of contents.", cell: (row) => bytes(row.bytes_written) },
+          { head: "holds", number: true, tip: "Bytes of all that it holds, those of earlier checkpoints included.", cell: (row) => bytes(row.bytes_total) },
           { head: "took", number: true, cell: (row) => duration(row.written_ms / 1e3) },
           { head: "state", cell: (row) => row.error ?? row.state },
         ]}

@@ -1,5 +1,7 @@
 // The documents of EXPLAIN ANALYZE (FORMAT JSON): docs/performance-clarity.md. Times are nanoseconds.
 
+import { bytes } from "../format";
+
 export type Resource = "cpu" | "network" | { disk: number };
 
 export interface Monotask {
@@ -34,10 +36,18 @@ export interface Device {
   concurrency: number;
 }
 
+export interface Machine {
+  cores: number;
+  disks: Device[];
+  network: Device | null;
+  /** The most that was held at once, and what was on disk because there was no more, in bytes. */
+  memory?: { held: number; spilled: number };
+}
+
 export interface Profile {
   planning: number;
   end: number;
-  machine: { cores: number; disks: Device[]; network: Device | null };
+  machine: Machine;
   stages: Stage[];
 }
 
@@ -48,7 +58,15 @@ export interface Scenario {
   disks?: number;
   disk: Speed;
   network: Speed;
+  memory?: number;
   input_in_memory: boolean;
+}
+
+/** What a change would bring, in nanoseconds. */
+export interface Prediction {
+  scenario: Scenario;
+  modelled: number;
+  elapsed: number;
 }
 
 export interface Usage {
@@ -67,7 +85,7 @@ export interface Analysis {
   modelled: { total: number; limits: [string, number][] };
   resources: Usage[];
   stages: { id: number; start: number; end: number; limit: string | null; usage: Usage[]; suspended: number }[];
-  what_ifs: { scenario: Scenario; modelled: number; elapsed: number }[];
+  what_ifs: Prediction[];
   verdict: string;
 }
 
@@ -77,7 +95,15 @@ export interface Run {
   analysis: Analysis;
 }
 
+/** The highest rate that a view could sustain, and what is the limit then. */
+export interface HeadRoom {
+  rows_per_second: number;
+  limit: string;
+  is_fitted: boolean;
+}
+
 export interface ViewRun {
+  id?: number;
   view: {
     view: string;
     watched: number;
@@ -89,6 +115,8 @@ export interface ViewRun {
     rows: number;
     state_bytes: number;
     log: { disk: string; groups: number; bytes: number; queue: number; service: number } | null;
+    /** What the schedulers saw of its pipeline meanwhile, as one run. */
+    trace?: { run: Profile };
   };
   analysis: {
     rows_per_second: number;
@@ -99,14 +127,22 @@ export interface ViewRun {
     pipeline_cpu: number;
     outside_cpu: number;
     stages: { id: number; sums: { tasks: number; rows_in: number; rows_out: number; busy: number; queue: number }; cpu: number; busiest: number; busiest_share: number }[];
-    head_room: { rows_per_second: number; limit: string; is_fitted: boolean } | null;
-    what_if: [Scenario, { rows_per_second: number; limit: string; is_fitted: boolean }] | null;
+    head_room: HeadRoom | null;
+    what_if: [Scenario, HeadRoom] | null;
+    epochs?: {
+      epochs: number;
+      elapsed: number;
+      modelled: { total: number; limits: [string, number][] };
+      what_ifs: Prediction[];
+      resources: Usage[];
+      stages: Usage[][];
+    };
     verdict: string;
   };
 }
 
 /** What a resource is called. */
-export function resourceName(resource: Resource, machine: Profile["machine"]): string {
+export function resourceName(resource: Resource, machine: Machine): string {
   if (typeof resource === "string") return resource;
   return `disk ${machine.disks[resource.disk]?.name ?? resource.disk}`;
 }
@@ -119,6 +155,7 @@ export function scenarioText(scenario: Scenario): string {
     ...(scenario.disks === undefined ? [] : [`${scenario.disks} disks`]),
     ...speed("disk", scenario.disk),
     ...speed("network", scenario.network),
+    ...(scenario.memory === undefined ? [] : [`${bytes(scenario.memory)} of memory`]),
     ...(scenario.input_in_memory ? ["input in memory"] : []),
   ];
   return parts.length === 0 ? "as it is" : parts.join(", ");

@@ -1,19 +1,23 @@
 // A run of a query: the verdict, the timeline, what each stage used, and what would make it faster.
-import { bytes, count, duration, percent } from "../format";
-import { Panel, Table } from "../parts/panel";
+import { duration, percent } from "../format";
+import { Panel } from "../parts/panel";
 import { Metric } from "../parts/tip";
 import { TERMS } from "../terms";
-import { resourceName, type Run, type Usage } from "./profile";
-import { Timeline } from "./timeline";
+import { resourceName, type Run } from "./profile";
+import { Monotasks, UsageTable, usesOf } from "./usage";
 import { WhatIf } from "./whatif";
 
 export function QueryTime({ run }: { run: Run }) {
   const { profile, analysis } = run;
-  const rows = analysis.stages
-    .flatMap((stage) => stage.usage.map((usage) => ({ ...usage, stage: stage.id })))
-    .sort((one, other) => other.stage - one.stage);
-  const stageName = new Map(profile.stages.map((stage) => [stage.id, stage.name]));
-  const hasMonotasks = profile.stages.some((stage) => stage.tasks.some((task) => task.monotasks.length > 0));
+  const subject = {
+    id: run.id,
+    machine: profile.machine,
+    uses: usesOf(analysis.stages.map((stage) => stage.usage)),
+    measured: analysis.elapsed,
+    modelled: analysis.modelled.total,
+    usual: analysis.what_ifs,
+    tips: { measured: TERMS.elapsed },
+  };
   return (
     <>
       <p class="verdict large">{analysis.verdict}</p>
@@ -33,36 +37,11 @@ export function QueryTime({ run }: { run: Run }) {
           </Metric>
         ))}
       </dl>
-      <Panel title={hasMonotasks ? "Monotasks by resource" : "Tasks by stage"} tip="Every piece of work uses one resource at a time. A bar is one such piece; its colour is its stage." wide>
-        <Timeline profile={profile} />
-        <ul class="stage-legend">
-          {profile.stages.map((stage) => (
-            <li key={stage.id}>
-              <i class={`series-${(stage.id % 8) + 1}`} /> <b>stage {stage.id}</b> {stage.name}
-            </li>
-          ))}
-        </ul>
-      </Panel>
+      <Monotasks profile={profile} />
       <Panel title="What if" wide>
-        <WhatIf run={run} />
+        <WhatIf subject={subject} />
       </Panel>
-      <Panel title="What each stage used" wide>
-        <Table<Usage & { stage: number }>
-          label="use of resources by stage"
-          rows={rows}
-          empty="Nothing was used."
-          columns={[
-            { head: "stage", cell: (row) => `${row.stage}: ${stageName.get(row.stage) ?? ""}` },
-            { head: "resource", cell: (row) => `${resourceName(row.resource, profile.machine)}: ${row.kind ?? ""}` },
-            { head: "monotasks", number: true, cell: (row) => count(row.monotasks) },
-            { head: "service", number: true, tip: TERMS.service, cell: (row) => duration(row.service / 1e9) },
-            { head: "queue", number: true, tip: TERMS.queued, cell: (row) => duration(row.queue / 1e9) },
-            { head: "rows", number: true, cell: (row) => count(row.rows) },
-            { head: "bytes", number: true, cell: (row) => bytes(row.bytes) },
-            { head: "used", number: true, tip: TERMS.utilisation, cell: (row) => percent(row.utilisation) },
-          ]}
-        />
-      </Panel>
+      <UsageTable profile={profile} stages={analysis.stages} />
     </>
   );
 }

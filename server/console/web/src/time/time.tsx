@@ -7,11 +7,11 @@ import { Icon } from "../parts/icon";
 import { Empty, Fault, Panel } from "../parts/panel";
 import { handedTime } from "../route";
 import { names } from "../sql/catalog";
+import { statements } from "../sql/dialect";
 import { Editor, type EditorHandle } from "../sql/editor";
 import type { Run, ViewRun } from "./profile";
 import { QueryTime } from "./query";
 import { ViewTime } from "./view";
-import { Sliders, asItIs, whatIf } from "./whatif";
 
 interface Kept {
   id: number;
@@ -36,8 +36,6 @@ export function TimePage() {
   const [profiles, setProfiles] = useState<Kept[]>([]);
   const [views, setViews] = useState<string[]>([]);
   const [view, setView] = useState("");
-  const [cores, setCores] = useState(0);
-  const [wish, setWish] = useState(asItIs(0));
   const editor = useRef<EditorHandle | undefined>(undefined);
 
   const look = () => {
@@ -56,15 +54,17 @@ export function TimePage() {
     }
     setWorking("");
   };
-  const analyse = (query: string) =>
-    ask("Running it", async () => ({ query: await explained<Run>(`EXPLAIN ANALYZE (FORMAT JSON) ${query.trim().replace(/;\s*$/, "")}`) }));
-  const watch = (name: string, option = "") =>
-    ask("Watching it for 3 s", async () => {
-      const found = await explained<ViewRun>(`EXPLAIN ANALYZE (${option}DURATION '3s', FORMAT JSON) MATERIALIZED VIEW ${name}`);
-      if (cores === 0) setWish(asItIs(found.view.cores));
-      setCores(found.view.cores);
-      return { view: found };
-    });
+  const analyse = (text: string) => {
+    const pieces = statements(text);
+    const [query] = pieces;
+    if (!query || pieces.length > 1) {
+      setError(query ? "Only one query can be analysed at a time: remove the others." : "There is no query: write one, such as SELECT count(*) FROM a relation.");
+      return;
+    }
+    return ask("Running it", async () => ({ query: await explained<Run>(`EXPLAIN ANALYZE (FORMAT JSON) ${query.text}`) }));
+  };
+  const watch = (name: string) =>
+    ask("Watching it for 3 s", async () => ({ view: await explained<ViewRun>(`EXPLAIN ANALYZE (DURATION '3s', FORMAT JSON) MATERIALIZED VIEW ${name}`) }));
   useEffect(() => {
     look();
     select<{ schema: string; name: string }>(VIEWS)
@@ -113,24 +113,16 @@ export function TimePage() {
           {views.length === 0 ? (
             <p class="quiet">There is no materialized view yet.</p>
           ) : (
-            <>
               <p class="actions">
                 <select value={view} aria-label="view" onChange={(event) => setView(event.currentTarget.value)}>
                   {views.map((name) => (
                     <option key={name}>{name}</option>
                   ))}
                 </select>
-                <button disabled={working !== ""} onClick={() => void watch(view, cores > 0 ? whatIf(wish, cores) : "")}>
+                <button disabled={working !== ""} onClick={() => void watch(view)}>
                   <Icon name="live" /> Watch for 3 s
                 </button>
               </p>
-              {cores > 0 && (
-                <>
-                  <p class="quiet">And what if it had other cores:</p>
-                  <Sliders wish={wish} cores={cores} hasNetwork={false} disks={false} onChange={setWish} />
-                </>
-              )}
-            </>
           )}
         </Panel>
         <Panel title="Analysed before">

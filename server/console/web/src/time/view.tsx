@@ -1,17 +1,27 @@
 // A running view over some seconds: how busy each stage is, how fresh the view, and what rate it could take.
+import { useEffect, useState } from "preact/hooks";
 import { bytes, count, duration, percent, rate, short } from "../format";
 import { Panel, Table } from "../parts/panel";
 import { Metric } from "../parts/tip";
 import { TERMS } from "../terms";
-import { scenarioText, type ViewRun } from "./profile";
+import type { HeadRoom, Profile, ViewRun } from "./profile";
+import { Monotasks, UsageTable, usesOf } from "./usage";
+import { WhatIf } from "./whatif";
+
+/** How much of the end of what was watched is drawn (nanoseconds). */
+const DRAWN = 1e9;
 
 export function ViewTime({ run }: { run: ViewRun }) {
   const { view, analysis } = run;
   const now = analysis.rows_per_second;
+  const [asked, setAsked] = useState<{ text: string; headRoom: HeadRoom }>();
+  useEffect(() => setAsked(undefined), [run]);
+  const trace = view.trace?.run;
+  const epochs = analysis.epochs;
   const rates = [
     { name: "now", value: now, tone: "measured" },
     ...(analysis.head_room ? [{ name: "could take", value: analysis.head_room.rows_per_second, tone: "modelled" }] : []),
-    ...(analysis.what_if ? [{ name: scenarioText(analysis.what_if[0]), value: analysis.what_if[1].rows_per_second, tone: "predicted" }] : []),
+    ...(asked ? [{ name: asked.text, value: asked.headRoom.rows_per_second, tone: "predicted" }] : []),
   ];
   const most = Math.max(...rates.map((entry) => entry.value), 1);
   const names = new Map(view.stages.map((stage) => [stage.id, stage.name]));
@@ -50,6 +60,26 @@ export function ViewTime({ run }: { run: ViewRun }) {
           {bytes(view.state_bytes)}
         </Metric>
       </dl>
+      {trace && <LastEpochs run={trace} />}
+      {trace && epochs && epochs.epochs > 0 && (
+        <Panel title="What if: an epoch" tip="The same model as for a query, asked of each epoch with rows that was seen whole; the means are shown." wide>
+          <p class="quiet">
+            The mean of {count(epochs.epochs)} epochs with rows, each from its cut to its end.
+          </p>
+          <WhatIf
+            subject={{
+              id: run.id,
+              machine: trace.machine,
+              uses: usesOf(epochs.stages),
+              measured: epochs.elapsed,
+              modelled: epochs.modelled.total,
+              usual: epochs.what_ifs,
+              tips: { measured: "Measured: from the cut of an epoch to the end of its last task." },
+            }}
+            onAnswer={(answer, text) => setAsked(answer?.headRoom && text ? { text, headRoom: answer.headRoom } : undefined)}
+          />
+        </Panel>
+      )}
       <Panel title="Where the time of its stages goes" tip="Each stage over the time for which it was watched. The mark is its busiest partition, whose epochs run one after the other: it cannot be busier than 100 %." wide>
         <div class="stage-bars">
           {analysis.stages
@@ -99,12 +129,51 @@ export function ViewTime({ run }: { run: ViewRun }) {
         ) : (
           <p class="quiet">No rows came while it was watched.</p>
         )}
+        {asked && <p class="quiet">With {asked.text}, the limit is then {LIMITS[asked.headRoom.limit] ?? asked.headRoom.limit}.</p>}
         {view.log && (
           <p class="quiet">
             The log on disk {view.log.disk} was written in {count(view.log.groups)} groups, {bytes(view.log.bytes)}, {duration(view.log.service / view.log.groups / 1e9)} each.
           </p>
         )}
       </Panel>
+      {trace && epochs && <UsageTable profile={trace} stages={trace.stages.map((stage, at) => ({ id: stage.id, usage: epochs.stages[at] ?? [] }))} />}
     </>
   );
+}
+
+/** What limits a rate, as words. */
+const LIMITS: Record<string, string> = { cpu: "the cores", one_task: "one partition", disk: "the disk", network: "the network" };
+
+/** The monotasks of the last epochs, of all that was watched or of its last second. */
+function LastEpochs({ run }: { run: Profile }) {
+  const [all, setAll] = useState(false);
+  const from = all ? 0 : Math.max(0, run.end - DRAWN);
+  const shown = window(run, from);
+  const drawn = shown.stages.reduce((sum, stage) => sum + stage.tasks.reduce((tasks, task) => tasks + task.monotasks.length, 0), 0);
+  const summed = run.stages.some((stage) => stage.tasks.some((task) => task.monotasks.length === 0));
+  const note = `${count(drawn)} monotasks of the last ${duration(shown.end / 1e9)}.${summed ? " Tasks that began before it was watched, and the first of very many, are not drawn; the sums below have them." : " The sums below are of all that was watched."}`;
+  const aside = run.end > DRAWN && <button onClick={() => setAll(!all)}>{all ? "Only its last second" : `All ${duration(run.end / 1e9)} of it`}</button>;
+  return drawn > 0 ? (
+    <Monotasks profile={shown} note={note} aside={aside} />
+  ) : (
+    <Panel title="Monotasks by resource" aside={aside} wide>
+      <p class="quiet">Nothing ran in the last {duration(shown.end / 1e9)} of it.</p>
+    </Panel>
+  );
+}
+
+/** A run from a moment on. */
+function window(run: Profile, from: number): Profile {
+  const stages = run.stages.map((stage) => ({
+    ...stage,
+    tasks: stage.tasks
+      .map((task) => ({
+        ...task,
+        monotasks: task.monotasks
+          .filter((monotask) => monotask.started_at >= from)
+          .map((monotask) => ({ ...monotask, queued_at: monotask.queued_at - from, started_at: monotask.started_at - from })),
+      }))
+      .filter((task) => task.monotasks.length > 0),
+  }));
+  return { ...run, end: run.end - from, stages };
 }

@@ -1,10 +1,11 @@
 // What if: sliders for the machine. The model answers from what was measured; nothing runs again.
 import { useEffect, useState } from "preact/hooks";
 import { document as explained, isConnection } from "../api";
-import { change, duration } from "../format";
+import { bytes, change, duration } from "../format";
 import { Fault, Table } from "../parts/panel";
 import { TERMS } from "../terms";
-import { scenarioText, type Run } from "./profile";
+import { scenarioText, type HeadRoom, type Machine, type Prediction, type Run, type ViewRun } from "./profile";
+import type { Uses } from "./usage";
 
 const COUNTS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
 const DISKS = [1, 2, 3, 4, 6, 8];
@@ -15,12 +16,14 @@ export interface Wish {
   disks: number;
   disk: string;
   network: string;
+  /** Bytes; 0: as it is. */
+  memory: number;
   inMemory: boolean;
 }
 
 /** The machine as it is. */
 export function asItIs(cores: number): Wish {
-  return { cores, disks: 1, disk: "x1", network: "x1", inMemory: false };
+  return { cores, disks: 1, disk: "x1", network: "x1", memory: 0, inMemory: false };
 }
 
 /** A wish as the option of EXPLAIN; empty: nothing is different. */
@@ -30,9 +33,24 @@ export function whatIf(wish: Wish, cores: number): string {
     ...(wish.disks === 1 ? [] : [`disks = ${wish.disks}`]),
     ...(wish.disk === "x1" ? [] : [`disk = '${wish.disk}'`]),
     ...(wish.network === "x1" ? [] : [`network = '${wish.network}'`]),
+    ...(wish.memory === 0 ? [] : [`memory = '${wish.memory}B'`]),
     ...(wish.inMemory ? ["input = 'memory'"] : []),
   ];
   return parts.length === 0 ? "" : `WHAT IF (${parts.join(", ")}), `;
+}
+
+/** The sizes of memory about which the model can be asked; the first is as it was. */
+export function memorySizes(used: Machine["memory"]): number[] {
+  const needed = used ? used.held + used.spilled : 0;
+  return needed === 0 ? [0] : used?.spilled ? [0, needed, needed * 2, needed * 4] : [0, needed * 2, needed * 4, needed * 8];
+}
+
+/** What was held in memory, and what other sizes would change. */
+function memoryText(used: Machine["memory"]): string {
+  if (!used || used.held + used.spilled === 0) return "Nothing that it held in memory was counted.";
+  const held = `It held ${bytes(used.held)} in memory at most`;
+  if (used.spilled === 0) return `${held}, and spilled nothing: more would not change it, and with less it was not measured.`;
+  return `${held}, and spilled ${bytes(used.spilled)} to disk: with ${bytes(used.held + used.spilled)} these reads and writes would not be there. What it would do in between was not measured.`;
 }
 
 function speedText(speed: string): string {
@@ -57,31 +75,41 @@ function Slider(props: { name: string; values: readonly (string | number)[]; val
   );
 }
 
-/** The sliders alone. */
-export function Sliders(props: { wish: Wish; cores: number; hasNetwork: boolean; disks?: boolean; onChange(wish: Wish): void }) {
-  const { wish } = props;
-  const counts = [...new Set([...COUNTS, props.cores])].sort((one, other) => one - other);
+/** The sliders alone. What cannot change anything is off, and says why. */
+function Sliders(props: { wish: Wish; subject: Subject; onChange(wish: Wish): void }) {
+  const { wish, subject } = props;
+  const { machine, uses } = subject;
+  const counts = [...new Set([...COUNTS, machine.cores])].sort((one, other) => one - other);
+  const sizes = memorySizes(machine.memory);
   const set = (part: Partial<Wish>) => props.onChange({ ...wish, ...part });
+  const noDisk = uses.disk ? undefined : uses.log ? "Its epochs used no disk: the log is written before them." : "No disk was used.";
   return (
     <div class="sliders">
       <Slider name="cores" values={counts} value={wish.cores} text={`${wish.cores}`} onChange={(cores) => set({ cores: Number(cores) })} />
-      {props.disks !== false && (
-        <>
-          <Slider name="disks" values={DISKS} value={wish.disks} text={`${wish.disks}`} onChange={(disks) => set({ disks: Number(disks) })} />
-          <Slider name="disk speed" values={SPEEDS} value={wish.disk} text={speedText(wish.disk)} onChange={(disk) => set({ disk: String(disk) })} />
-          <Slider
-            name="network"
-            values={SPEEDS}
-            value={wish.network}
-            text={speedText(wish.network)}
-            off={props.hasNetwork ? undefined : "All workers are in one process: nothing crosses a network."}
-            onChange={(network) => set({ network: String(network) })}
-          />
-          <label class="check">
-            <input type="checkbox" checked={wish.inMemory} onChange={(event) => set({ inMemory: event.currentTarget.checked })} />
-            the input is in memory already
-          </label>
-        </>
+      <Slider name="disks" values={DISKS} value={wish.disks} text={`${wish.disks}`} off={noDisk} onChange={(disks) => set({ disks: Number(disks) })} />
+      <Slider name="disk speed" values={SPEEDS} value={wish.disk} text={speedText(wish.disk)} off={noDisk} onChange={(disk) => set({ disk: String(disk) })} />
+      <Slider
+        name="network"
+        values={SPEEDS}
+        value={wish.network}
+        text={speedText(wish.network)}
+        off={machine.network ? undefined : "All workers are in one process: nothing crosses a network."}
+        onChange={(network) => set({ network: String(network) })}
+      />
+      <Slider
+        name="memory"
+        values={sizes}
+        value={wish.memory}
+        text={wish.memory === 0 ? "as it is" : bytes(wish.memory)}
+        off={sizes.length > 1 ? undefined : "It held nothing in memory that is counted."}
+        onChange={(memory) => set({ memory: Number(memory) })}
+      />
+      <p class="quiet">{memoryText(machine.memory)}</p>
+      {uses.input && (
+        <label class="check">
+          <input type="checkbox" checked={wish.inMemory} onChange={(event) => set({ inMemory: event.currentTarget.checked })} />
+          the input is in memory already
+        </label>
       )}
     </div>
   );
@@ -90,56 +118,82 @@ export function Sliders(props: { wish: Wish; cores: number; hasNetwork: boolean;
 /** How long the last slider must rest before the model is asked (milliseconds). */
 const REST_MS = 150;
 
-export function WhatIf({ run }: { run: Run }) {
-  const { profile, analysis } = run;
-  const [wish, setWish] = useState(asItIs(profile.machine.cores));
-  const [answer, setAnswer] = useState<{ text: string; elapsed: number; modelled: number }>();
+/** What the model is asked about: a query's run, or the epochs of a view. */
+export interface Subject {
+  /** Under which number it is kept. */
+  id: number | undefined;
+  machine: Machine;
+  uses: Uses;
+  /** What was measured, and the time of a perfect schedule, in nanoseconds. */
+  measured: number;
+  modelled: number;
+  usual: Prediction[];
+  tips: { measured: string };
+}
+
+/** What the model answers: the prediction, and of a view the rate that it could sustain. */
+export interface Answer {
+  prediction: Prediction | undefined;
+  headRoom: HeadRoom | undefined;
+}
+
+/** Reads it out of the document of either. */
+function answerOf(found: Run | ViewRun): Answer {
+  if ("profile" in found) return { prediction: found.analysis.what_ifs[0], headRoom: undefined };
+  return { prediction: found.analysis.epochs?.what_ifs[0], headRoom: found.analysis.what_if?.[1] };
+}
+
+export function WhatIf({ subject, onAnswer }: { subject: Subject; onAnswer?(answer: Answer | undefined, text: string): void }) {
+  const { machine, measured } = subject;
+  const [wish, setWish] = useState(asItIs(machine.cores));
+  const [answer, setAnswer] = useState<Prediction>();
   const [error, setError] = useState<string>();
-  const option = whatIf(wish, profile.machine.cores);
-  useEffect(() => setWish(asItIs(profile.machine.cores)), [run]);
+  const option = whatIf(wish, machine.cores);
+  const answered = (found: Answer | undefined) => {
+    setAnswer(found?.prediction);
+    onAnswer?.(found, found?.prediction ? scenarioText(found.prediction.scenario) : "");
+  };
+  useEffect(() => setWish(asItIs(machine.cores)), [subject.id]);
   useEffect(() => {
     setError(undefined);
-    if (option === "" || run.id === undefined) return setAnswer(undefined);
+    if (option === "" || subject.id === undefined) return answered(undefined);
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      explained<Run>(`EXPLAIN ANALYZE (${option}FORMAT JSON) PROFILE ${run.id}`, abort.signal)
-        .then((found) => {
-          const first = found.analysis.what_ifs[0];
-          if (first) setAnswer({ text: scenarioText(first.scenario), elapsed: first.elapsed, modelled: first.modelled });
-        })
+      explained<Run | ViewRun>(`EXPLAIN ANALYZE (${option}FORMAT JSON) PROFILE ${subject.id}`, abort.signal)
+        .then((found) => answered(answerOf(found)))
         .catch((failure: Error) => !abort.signal.aborted && !isConnection(failure) && setError(failure.message));
     }, REST_MS);
     return () => {
       clearTimeout(timer);
       abort.abort();
     };
-  }, [option, run]);
-  const longest = Math.max(analysis.elapsed, answer?.elapsed ?? 0, analysis.modelled.total);
+  }, [option, subject.id]);
+  const longest = Math.max(measured, answer?.elapsed ?? 0, subject.modelled, 1);
   return (
     <div class="what-if">
-      <Sliders wish={wish} cores={profile.machine.cores} hasNetwork={profile.machine.network !== null} onChange={setWish} />
+      <Sliders wish={wish} subject={subject} onChange={setWish} />
       <Fault message={error} />
       <div class="bars" role="group" aria-label="measured and predicted">
-        <BarLine name="measured" tip={TERMS.elapsed} value={analysis.elapsed} most={longest} tone="measured" />
-        <BarLine name="perfect schedule" tip={TERMS.modelled} value={analysis.modelled.total} most={longest} tone="modelled" />
+        <BarLine name="measured" tip={subject.tips.measured} value={measured} most={longest} tone="measured" />
+        <BarLine name="perfect schedule" tip={TERMS.modelled} value={subject.modelled} most={longest} tone="modelled" />
         <BarLine
           name={answer ? "predicted" : "predicted: move a slider"}
           tip={TERMS.predicted}
-          value={answer?.elapsed ?? analysis.elapsed}
+          value={answer?.elapsed ?? measured}
           most={longest}
           tone={answer ? "predicted" : "none"}
-          aside={answer ? change(answer.elapsed / analysis.elapsed - 1) : ""}
+          aside={answer && measured > 0 ? change(answer.elapsed / measured - 1) : ""}
         />
       </div>
       <Table
         label="usual changes"
-        rows={analysis.what_ifs}
+        rows={subject.usual}
         empty=""
         columns={[
           { head: "what if", cell: (row) => scenarioText(row.scenario) },
           { head: "perfect", number: true, tip: TERMS.modelled, cell: (row) => duration(row.modelled / 1e9) },
           { head: "predicted", number: true, tip: TERMS.predicted, cell: (row) => duration(row.elapsed / 1e9) },
-          { head: "change", number: true, cell: (row) => change(row.elapsed / analysis.elapsed - 1) },
+          { head: "change", number: true, cell: (row) => (measured > 0 ? change(row.elapsed / measured - 1) : "") },
         ]}
       />
     </div>

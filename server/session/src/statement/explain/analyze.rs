@@ -5,18 +5,23 @@ use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
+use millrace_catalog::role::MONITOR;
 use millrace_catalog::scope::Scope;
+use millrace_clarity::memory;
+use millrace_clarity::profile::MemoryUse;
 use millrace_clarity::render::forecast::forecast_line;
 use millrace_clarity::render::json::{Document, Run};
 use millrace_clarity::render::text::text;
 use millrace_clarity::{Scenario, Speed, analyse};
-use millrace_database::database::profiles::RecentProfile;
+use millrace_database::database::profiles::{Recent, RecentProfile};
 use millrace_parser::ast::{self as statements, ExplainFormat, ExplainOptions};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::units;
 use millrace_resource::cpu::stolen_time;
 use serde::Serialize;
 
-use super::{predict, split};
+use super::{predict, split, watch};
+use crate::access::check_role;
 use crate::query::Providers;
 use crate::session::Session;
 use crate::statement::select;
@@ -38,7 +43,10 @@ pub(super) async fn query(
     let forecast = predict::of_plan(session.database(), &query_text, &physical, nanoseconds(planning));
     let mut profile = session.profile_physical(Arc::clone(&physical), planning).await?;
     profile.machine.stolen = nanoseconds(stolen_time().saturating_sub(stolen));
-    let kept = session.database().profiles().keep(query_text, profile);
+    let kept = session
+        .database()
+        .profiles()
+        .keep(scope.acting.role, query_text, profile);
     let mut lines = shown(&kept, options)?;
     let id = kept.id;
     if options.format == ExplainFormat::Text {
@@ -63,7 +71,8 @@ pub(super) async fn query(
     Ok(lines)
 }
 
-/// A run that was analysed before, in the light of another question.
+/// A run that was analysed before, or a view that was watched, in the light of another question. What others' were is for members of
+/// `pg_monitor`.
 pub(super) fn kept(session: &Session, id: u64, options: &ExplainOptions) -> SqlResult<Vec<String>> {
     let kept = session.database().profiles().get(id).ok_or_else(|| {
         SqlError::new(
@@ -72,12 +81,24 @@ pub(super) fn kept(session: &Session, id: u64, options: &ExplainOptions) -> SqlR
         )
         .with_hint("SELECT id, query FROM mr_catalog.profiles lists them.")
     })?;
-    shown(&kept, options)
+    let scope = session.scope();
+    if kept.role() != scope.acting.role {
+        check_role(&scope, MONITOR, "see how others' statements ran")?;
+    }
+    match kept {
+        Recent::Run(run) => shown(&run, options),
+        Recent::View(view) => {
+            let asked = options.what_if.as_ref().map(scenario).transpose()?;
+            watch::shown(&view, asked, options)
+        }
+    }
 }
 
 /// A profile in the form that was asked for.
 fn shown(run: &RecentProfile, options: &ExplainOptions) -> SqlResult<Vec<String>> {
-    let analysis = analyse(&run.profile, options.what_if.as_ref().map(scenario));
+    let asked = options.what_if.as_ref().map(scenario).transpose()?;
+    check_memory(run.profile.machine.memory, asked)?;
+    let analysis = analyse(&run.profile, asked);
     match options.format {
         ExplainFormat::Text => Ok(text(&run.profile, &analysis)),
         ExplainFormat::Json | ExplainFormat::Dot => json(&Document::new(Run {
@@ -88,6 +109,23 @@ fn shown(run: &RecentProfile, options: &ExplainOptions) -> SqlResult<Vec<String>
     }
 }
 
+/// Refuses to say what another amount of memory would change where the model cannot know.
+pub(super) fn check_memory(used: Option<MemoryUse>, asked: Option<Scenario>) -> SqlResult<()> {
+    let Some(memory) = asked.and_then(|asked| asked.memory) else {
+        return Ok(());
+    };
+    memory::check(used, memory).map_err(|why| {
+        let error = SqlError::new(
+            SqlState::InvalidParameterValue,
+            format!("EXPLAIN option WHAT IF cannot tell what \"memory\" would change: {why}"),
+        );
+        match used {
+            Some(used) => error.with_hint(format!("Ask for {} or more.", units::size_text(used.needed()))),
+            None => error.with_hint("Ask about one view: EXPLAIN ANALYZE (WHAT IF (..)) MATERIALIZED VIEW."),
+        }
+    })
+}
+
 /// A document as the one row of FORMAT JSON.
 pub(super) fn json(document: &impl Serialize) -> SqlResult<Vec<String>> {
     serde_json::to_string_pretty(document)
@@ -96,17 +134,27 @@ pub(super) fn json(document: &impl Serialize) -> SqlResult<Vec<String>> {
 }
 
 /// What the statement wants to be different, for the model.
-pub(super) fn scenario(what_if: &statements::WhatIf) -> Scenario {
+///
+/// # Errors
+/// A size of memory that is none.
+pub(super) fn scenario(what_if: &statements::WhatIf) -> SqlResult<Scenario> {
     let speed = |asked: Option<statements::Speed>| match asked {
         None => Speed::default(),
         Some(statements::Speed::Times(factor)) => Speed::Times(factor),
         Some(statements::Speed::Infinite) => Speed::Infinite,
     };
-    Scenario {
+    let memory = what_if.memory.as_ref().map(|text| {
+        units::size(text).map_err(|why| {
+            let message = format!("invalid value for \"memory\" in WHAT IF: \"{text}\"");
+            SqlError::new(SqlState::InvalidParameterValue, message).with_hint(why)
+        })
+    });
+    Ok(Scenario {
         cores: what_if.cores,
         disks: what_if.disks,
         disk: speed(what_if.disk),
         network: speed(what_if.network),
+        memory: memory.transpose()?,
         input_in_memory: what_if.input_in_memory,
-    }
+    })
 }

@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 
 use millrace_catalog::Object;
 use millrace_catalog::rights::Privileges;
+use millrace_clarity::Scenario;
+use millrace_clarity::epochs::{EpochSample, Trace};
 use millrace_clarity::render::json::{Document, Watched, WatchedView, WatchedViews};
 use millrace_clarity::render::view::{view_text, views_text};
 use millrace_clarity::task_counts::TaskCounts;
-use millrace_clarity::view::{Coordination, EpochSample, LogUse, ViewProfile, ViewStage, analyse_view};
-use millrace_engine::{ActivityCounts, PipelineStatus, ViewStatus};
+use millrace_clarity::view::{Coordination, LogUse, ViewProfile, ViewStage, analyse_view};
+use millrace_database::database::profiles::RecentView;
+use millrace_engine::{ActivityCounts, PipelineStatus, ViewStatus, Watched as Seen};
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::{RelationId, StageGraph, explain};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -20,7 +23,7 @@ use millrace_resource::disk::Totals;
 use millrace_schedule::driver::PipelineRecord;
 use millrace_storage::ObjectKind;
 
-use super::analyze::{json, scenario};
+use super::analyze::{check_memory, json, scenario};
 use crate::session::Session;
 
 /// For how long a view is watched if the statement does not say.
@@ -36,26 +39,76 @@ pub(super) async fn view(
 ) -> SqlResult<Vec<String>> {
     let duration = duration(options, DURATION_DEFAULT)?;
     let relation = RelationId(object.id.0);
+    let asked = options.what_if.as_ref().map(scenario).transpose()?;
     let before = Moment::now(session);
-    before.counts(relation)?;
+    let views = before.counts(relation)?.views_from(relation);
+    let watch = session.database().runtime().watch(&views);
+    let begun = Instant::now();
     tokio::time::sleep(duration).await;
     let after = Moment::now(session);
+    let seen = watch.seen(begun.elapsed());
+    drop(watch);
     let (before, after) = (before.counts(relation)?, after.counts(relation)?);
-    let profile = profile(session, &object.name, Some(graph), &before, &after);
-    let analysis = analyse_view(&profile, options.what_if.as_ref().map(scenario));
+    let mut profile = profile(session, &object.name, Some(graph), &before, &after);
+    let mut trace = named(seen, relation, &profile, &after);
+    trace.run.machine.cores = profile.cores;
+    profile.trace = Some(trace);
+    let role = session.scope().acting.role;
+    let kept = session.database().profiles().keep_view(role, profile);
+    shown(&kept, asked, options)
+}
+
+/// A view that was watched, in the form that was asked for.
+pub(super) fn shown(
+    kept: &RecentView,
+    asked: Option<Scenario>,
+    options: &ExplainOptions,
+) -> SqlResult<Vec<String>> {
+    let profile = &kept.profile;
+    let memory = profile.trace.as_ref().and_then(|trace| trace.run.machine.memory);
+    check_memory(memory, asked)?;
+    let analysis = analyse_view(profile, asked);
     match options.format {
-        ExplainFormat::Text => Ok(view_text(&profile, &analysis)),
+        ExplainFormat::Text => Ok(view_text(profile, &analysis)),
         _ => json(&Document::new(Watched {
-            view: profile,
+            id: Some(kept.id),
+            view: profile.clone(),
             analysis,
         })),
     }
 }
 
+/// Gives the stages their names: the view's own are called as in its plan, those of others by their view, and the log is the last.
+fn named(seen: Seen, relation: RelationId, profile: &ViewProfile, after: &Counts<'_>) -> Trace {
+    let Seen {
+        mut trace,
+        stages,
+        has_log,
+    } = seen;
+    for (at, (view, stage)) in stages.iter().enumerate() {
+        trace.run.stages[at].name = if *view == relation {
+            let stages = profile.stages.get(*stage);
+            stages.map(|stage| stage.name.clone()).unwrap_or_default()
+        } else {
+            let mut views = after.moment.views.iter();
+            let name = views.find(|status| status.relation == *view);
+            let name = name.map_or_else(String::new, |status| status.name.clone());
+            format!("{name}, its stage {stage}")
+        };
+    }
+    if has_log && let Some(log) = trace.run.stages.last_mut() {
+        log.name = "the log of all streams and tables".to_owned();
+    }
+    trace
+}
+
 /// Watches all views of the database that may be read, at the same time.
 pub(super) async fn views(session: &Arc<Session>, options: &ExplainOptions) -> SqlResult<Vec<String>> {
     let duration = duration(options, DURATION_DEFAULT)?;
-    let asked = options.what_if.as_ref().map(scenario);
+    let asked = options.what_if.as_ref().map(scenario).transpose()?;
+    if asked.is_some_and(|asked| asked.memory.is_some()) {
+        check_memory(None, asked)?;
+    }
     let before = Moment::now(session);
     tokio::time::sleep(duration).await;
     let after = Moment::now(session);
@@ -121,6 +174,7 @@ fn profile(
         state_bytes: after.view.state_bytes as u64,
         on_disk_bytes: after.view.on_disk_bytes as u64,
         log: log(session, &before.moment.log, &after.moment.log),
+        trace: None,
     }
 }
 
@@ -222,6 +276,14 @@ impl Moment {
     }
 }
 
+impl Counts<'_> {
+    /// The views of the pipeline, this one first.
+    fn views_from(&self, relation: RelationId) -> Vec<RelationId> {
+        let others = self.pipeline.views.iter().filter(|view| **view != relation);
+        std::iter::once(relation).chain(others.copied()).collect()
+    }
+}
+
 fn nanos(after: Duration, before: Duration) -> u64 {
     u64::try_from(after.saturating_sub(before).as_nanos()).unwrap_or(u64::MAX)
 }
@@ -254,6 +316,7 @@ fn samples(before: &Counts<'_>, after: &Counts<'_>) -> Vec<EpochSample> {
     epochs
         .filter(|epoch| committed.contains(&epoch.epoch) && epoch.rows > 0)
         .map(|epoch| EpochSample {
+            epoch: epoch.epoch,
             rows: epoch.rows,
             busy: epoch.busy_ns,
             waited: epoch.waited_ns,
