@@ -3,6 +3,9 @@
 //! * A block of `sql` runs on a server of its own, statement by statement, and none may fail. What it needs stands in front of it in
 //!   a comment, which readers do not see: `<!-- setup: CREATE TABLE t (a INT); -->`.
 //! * One that cannot run says why: `sql not run: a grammar`.
+//! * A block behind `<!-- file: server/x/y.rs -->` is that file.
+//! * The programs in docs, in Python and for dbt, run where there is what they need: `MILLRACE_PYTHON` names an interpreter that has
+//!   psycopg, `MILLRACE_DBT` dbt with its adapter for PostgreSQL. Otherwise the tests say that they were skipped.
 //! * A block that begins with psql's prompt is a session: psql is asked, and has to answer exactly what stands there. With
 //!   `MILLRACE_DOCS=update` in the environment the answers are written into the file instead. Without psql (`MILLRACE_POSTGRES_BIN`
 //!   names its folder) sessions run all the same, and their rows and numbers are not compared. `<!-- continued -->` in front of it:
@@ -10,21 +13,26 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use millrace_cli::split::Splitter;
 use millrace_cli::test::virtual_clock;
+use millrace_oracle::text::TextRow;
 use millrace_sql_tests::postgres::BIN;
-use millrace_sql_tests::{Failure, connect, run, start_on};
+use millrace_sql_tests::{Failure, connect, run, sorted_rows, start_on};
 use millrace_wire::Server;
 use tempfile::TempDir;
+use tokio::task::block_in_place;
+use tokio_postgres::Client;
 
 const PROMPT: &str = "millrace=> ";
 const PROMPT_MORE: &str = "millrace-> ";
 const NOT_RUN: &str = "sql not run: ";
 const SETUP: &str = "<!-- setup: ";
 const CONTINUED: &str = "<!-- continued -->";
+const FILE: &str = "<!-- file: ";
 
 /// A block of a page.
 struct Block {
@@ -37,6 +45,8 @@ struct Block {
     text: String,
     setup: String,
     is_continued: bool,
+    /// The file whose text it is.
+    file: Option<String>,
 }
 
 fn blocks(path: &Path, text: &str) -> Vec<Block> {
@@ -58,6 +68,9 @@ fn blocks(path: &Path, text: &str) -> Vec<Block> {
                 text: lines[at + 1..end].join("\n"),
                 setup: setup.unwrap_or_default().to_owned(),
                 is_continued: before == CONTINUED,
+                file: (before.strip_prefix(FILE))
+                    .and_then(|rest| rest.strip_suffix(" -->"))
+                    .map(str::to_owned),
             });
             at = end;
         }
@@ -246,9 +259,253 @@ fn the_book_has_every_page() {
     for target in &targets {
         assert!(root.join(target).is_file(), "{target}");
     }
-    for page in pages() {
-        let name = page.file_name().unwrap().to_str().unwrap();
-        let is_listed = targets.contains(&name) || ["README.md", "SUMMARY.md"].contains(&name);
+    for page in markdown(&root) {
+        let name = page.strip_prefix(&root).unwrap().to_str().unwrap();
+        let is_listed = targets.contains(&name) || name == "SUMMARY.md";
         assert!(is_listed, "{name} is not in SUMMARY.md");
     }
+}
+
+/// Every page under a folder.
+fn markdown(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![];
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(markdown(&path));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A page without its code, in blocks and in lines.
+fn prose(text: &str) -> String {
+    let mut is_code = false;
+    let mut kept = String::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            let words = line.split('`').enumerate();
+            // Within a heading, code is a part of its anchor.
+            let is_kept = |place: &usize| line.starts_with('#') || place.is_multiple_of(2);
+            kept.extend(words.filter(|(place, _)| is_kept(place)).map(|(_, words)| words));
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+/// The anchors of a page, as its headings make them.
+fn anchors(text: &str) -> Vec<String> {
+    let prose = prose(text);
+    let headings = prose.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| -> String {
+        let text = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = text
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+/// The book and the repository's pages show the same text: a link leads somewhere in both.
+#[test]
+fn every_link_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let (mut links, mut wrong) = (0, vec![]);
+    for page in markdown(&root) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for link in prose(&text)
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            links += 1;
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => page.clone(),
+                path => page.parent().unwrap().join(path),
+            };
+            let is_in_book = target
+                .canonicalize()
+                .is_ok_and(|target| target.starts_with(root.canonicalize().unwrap()));
+            let is_page = target.extension().is_some_and(|extension| extension == "md");
+            let has_anchor = || {
+                anchors(&std::fs::read_to_string(&target).unwrap())
+                    .iter()
+                    .any(|known| known == anchor)
+            };
+            if !is_in_book || (is_page && !anchor.is_empty() && !has_anchor()) {
+                wrong.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(links > 50 && wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_file_that_a_page_shows_is_that_file() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut shown = 0;
+    for page in pages() {
+        for block in blocks(&page, &std::fs::read_to_string(&page).unwrap()) {
+            let Some(file) = &block.file else { continue };
+            let text = std::fs::read_to_string(root.join(file)).unwrap();
+            assert_eq!(block.text.trim_end(), text.trim_end(), "{}: {file}", block.place);
+            shown += 1;
+        }
+    }
+    assert!(shown > 0);
+}
+
+/// A program that is there, by the variable that names it.
+fn program(variable: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    if named.is_none() {
+        println!("skipped: {variable} does not name a program");
+    }
+    named
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_in_python_follows_a_view() -> Result<(), Failure> {
+    let Some(python) = program("MILLRACE_PYTHON") else {
+        return Ok(());
+    };
+    let directory = tempfile::tempdir()?;
+    let server = start_on(directory.path(), &virtual_clock()).await?;
+    let (address, docs) = (
+        server.pg_addr(),
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs"),
+    );
+    let mut follower = Command::new(python)
+        .arg(docs.join("examples/follow.py"))
+        .arg(format!("host={}", address.ip()))
+        .arg(format!("port={}", address.port()))
+        .args(["user=millrace", "dbname=millrace"])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut next = || block_in_place(|| lines.next().transpose());
+    let first = next();
+    if !matches!(first.as_ref().map(Option::as_deref), Ok(Some("{}"))) {
+        follower.kill()?;
+        return Err(format!("{first:?}").into());
+    }
+    let client = connect(address).await?;
+    for (statement, totals) in [
+        (
+            "INSERT INTO orders VALUES (1, 'ann', 10), (2, 'bob', 7)",
+            r#"{"ann": 10, "bob": 7}"#,
+        ),
+        (
+            "UPDATE orders SET amount = 15 WHERE id = 1",
+            r#"{"ann": 15, "bob": 7}"#,
+        ),
+        ("DELETE FROM orders WHERE id = 2", r#"{"ann": 15}"#),
+    ] {
+        run(&client, statement).await?;
+        let said = next()?;
+        if said.as_deref() != Some(totals) {
+            follower.kill()?;
+        }
+        assert_eq!(said.as_deref(), Some(totals), "{statement}");
+    }
+    follower.kill()?;
+    follower.wait()?;
+    drop(client);
+    server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_project_for_dbt_can_be_run_again() -> Result<(), Failure> {
+    let Some(dbt) = program("MILLRACE_DBT") else {
+        return Ok(());
+    };
+    let directory = tempfile::tempdir()?;
+    let server = start_on(&directory.path().join("data"), &virtual_clock()).await?;
+    let (project, out) = (directory.path().join("example"), directory.path().join("out"));
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/dbt");
+    for folder in ["macros", "example/models"] {
+        copy(&docs.join(folder), &directory.path().join(folder))?;
+    }
+    for file in [
+        "dbt_project.yml",
+        "example/dbt_project.yml",
+        "example/packages.yml",
+        "example/profiles.yml",
+    ] {
+        std::fs::copy(docs.join(file), directory.path().join(file))?;
+    }
+    std::fs::create_dir(&out)?;
+    let ask = |arguments: &[&str]| -> Result<(), Failure> {
+        let mut command = Command::new(&dbt);
+        command
+            .args(["--no-version-check", "--no-use-colors"])
+            .args(arguments);
+        command
+            .current_dir(&project)
+            .env("DBT_SEND_ANONYMOUS_USAGE_STATS", "false");
+        command.env("DBT_PROFILES_DIR", &project).env("SHOP_OUT", &out);
+        command.env("MILLRACE_PORT", server.pg_addr().port().to_string());
+        let output = block_in_place(|| command.output())?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        Ok(())
+    };
+    let client = connect(server.pg_addr()).await?;
+    ask(&["deps"])?;
+    ask(&["run"])?;
+    run(&client, "INSERT INTO orders VALUES (1, 40), (2, 25), (1, 2)").await?;
+    let ids = "SELECT name, id FROM mr_catalog.relations WHERE name IN ('orders', 'totals', 'totals_out') ORDER BY name";
+    let (before, best) = (shown(&client, ids).await?, "SELECT customer, total FROM best");
+    assert_eq!(before.len(), 3, "{before:?}");
+    assert_eq!(shown(&client, best).await?, ["1|42", "2|25"]);
+    ask(&["run"])?;
+    // Nothing was made again.
+    assert_eq!(shown(&client, ids).await?, before);
+    ask(&["test"])?;
+    // Another query, and what reads the view stays.
+    run(&client, "DROP SINK totals_out").await?;
+    let totals = project.join("models/totals.sql");
+    let text = std::fs::read_to_string(&totals)?;
+    std::fs::write(&totals, text.replace("sum(amount)", "sum(2 * amount)"))?;
+    ask(&["run", "--exclude", "totals_out"])?;
+    assert_eq!(shown(&client, best).await?, ["1|84", "2|50"]);
+    ask(&["run", "--full-refresh", "--exclude", "totals_out"])?;
+    assert_eq!(shown(&client, best).await?, ["1|84", "2|50"]);
+    drop(client);
+    server.shutdown().await;
+    Ok(())
+}
+
+/// The rows of a query, each as a line.
+async fn shown(client: &Client, query: &str) -> Result<Vec<String>, Failure> {
+    let rows = sorted_rows(client, query).await?;
+    let line = |row: TextRow| {
+        row.into_iter()
+            .map(|value| value.unwrap_or_default())
+            .collect::<Vec<_>>()
+            .join("|")
+    };
+    Ok(rows.into_iter().map(line).collect())
+}
+
+/// Copies the files of a folder.
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
 }

@@ -445,6 +445,7 @@ const CASES: &[Case] = &[
     case("NOTIFY", "NOTIFY x", "yyyy"),
     case("Vacuum", "VACUUM", "yyyy"),
     case("Analyze", "ANALYZE", "yyyy"),
+    case("CreateExtension", "CREATE EXTENSION IF NOT EXISTS pg_stat_statements", "yyyy"),
     case("ResetVariable", "RESET ALL", "yyyy"),
     case("Show", "SHOW TABLES", "yyyy"),
     case("Describe", "DESCRIBE s.t", "yyyy"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millrace_clarity::Profile;
 use parking_lot::Mutex;
 
+use crate::clock::now_ns;
 use crate::database::Database;
 
 /// Profiles that are kept; the oldest goes first.
@@ -21,6 +22,10 @@ pub struct RecentProfile {
     /// The query's text.
     pub query: String,
     pub profile: Profile,
+    /// The session that ran it.
+    pub session: i32,
+    /// When, in nanoseconds since 1970-01-01 UTC.
+    pub kept_at_ns: u64,
 }
 
 /// The runs that were analysed last.
@@ -37,7 +42,7 @@ struct Kept {
 
 impl Profiles {
     /// Keeps a profile, as it returns it, under a number by which it is found.
-    pub fn keep(&self, query: String, mut profile: Profile) -> Arc<RecentProfile> {
+    pub fn keep(&self, session: i32, query: String, mut profile: Profile) -> Arc<RecentProfile> {
         let tasks = || profile.stages.iter().flat_map(|stage| &stage.tasks);
         if tasks().map(|task| task.monotasks.len()).sum::<usize>() > MONOTASKS_MAX {
             let tasks = profile.stages.iter_mut().flat_map(|stage| &mut stage.tasks);
@@ -49,7 +54,13 @@ impl Profiles {
         if kept.recent.len() == PROFILES_MAX {
             kept.recent.pop_front();
         }
-        let run = Arc::new(RecentProfile { id, query, profile });
+        let run = Arc::new(RecentProfile {
+            id,
+            query,
+            profile,
+            session,
+            kept_at_ns: now_ns(),
+        });
         kept.recent.push_back(Arc::clone(&run));
         run
     }
@@ -63,6 +74,16 @@ impl Profiles {
     pub fn get(&self, id: u64) -> Option<Arc<RecentProfile>> {
         let kept = self.kept.lock();
         kept.recent.iter().find(|recent| recent.id == id).cloned()
+    }
+
+    /// The last that a session ran, if it is still there.
+    pub fn last_of(&self, session: i32) -> Option<Arc<RecentProfile>> {
+        let kept = self.kept.lock();
+        kept.recent
+            .iter()
+            .rev()
+            .find(|recent| recent.session == session)
+            .cloned()
     }
 
     /// All of them, the newest last.
@@ -106,7 +127,7 @@ mod tests {
             stages: vec![],
         };
         for number in 1..=PROFILES_MAX as u64 + 1 {
-            let kept = profiles.keep(format!("SELECT {number}"), profile.clone());
+            let kept = profiles.keep(7, format!("SELECT {number}"), profile.clone());
             assert_eq!(kept.id, number);
         }
         assert!(profiles.get(1).is_none());
