@@ -4,8 +4,9 @@
 //!   a comment, which readers do not see: `<!-- setup: CREATE TABLE t (a INT); -->`.
 //! * One that cannot run says why: `sql not run: a grammar`.
 //! * A block behind `<!-- file: server/x/y.rs -->` is that file.
-//! * The programs in docs, in Python and for dbt, run where there is what they need: `MILLRACE_PYTHON` names an interpreter that has
-//!   psycopg, `MILLRACE_DBT` dbt with its adapter for PostgreSQL. Otherwise the tests say that they were skipped.
+//! * A block of `sh` behind `<!-- shell -->`, or `<!-- shell: SQL that is run before -->`, runs on a server of its own; the ports of the page
+//!   stand for the server's. A block right behind it is how its output begins: space, numbers and ids may be others.
+//! * The programs are in [`programs`].
 //! * A block that begins with psql's prompt is a session: psql is asked, and has to answer exactly what stands there. With
 //!   `MILLRACE_DOCS=update` in the environment the answers are written into the file instead. Without psql (`MILLRACE_POSTGRES_BIN`
 //!   names its folder) sessions run all the same, and their rows and numbers are not compared. `<!-- continued -->` in front of it:
@@ -13,19 +14,19 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader};
+mod programs;
+
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use millrace_cli::split::Splitter;
 use millrace_cli::test::virtual_clock;
-use millrace_oracle::text::TextRow;
 use millrace_sql_tests::postgres::BIN;
-use millrace_sql_tests::{Failure, connect, run, sorted_rows, start_on};
+use millrace_sql_tests::{Failure, connect, run, start_on};
 use millrace_wire::Server;
 use tempfile::TempDir;
 use tokio::task::block_in_place;
-use tokio_postgres::Client;
 
 const PROMPT: &str = "millrace=> ";
 const PROMPT_MORE: &str = "millrace-> ";
@@ -33,6 +34,7 @@ const NOT_RUN: &str = "sql not run: ";
 const SETUP: &str = "<!-- setup: ";
 const CONTINUED: &str = "<!-- continued -->";
 const FILE: &str = "<!-- file: ";
+const SHELL: &str = "<!-- shell";
 
 /// A block of a page.
 struct Block {
@@ -45,6 +47,8 @@ struct Block {
     text: String,
     setup: String,
     is_continued: bool,
+    /// What is run before its commands, if they are run.
+    shell: Option<String>,
     /// The file whose text it is.
     file: Option<String>,
 }
@@ -68,6 +72,9 @@ fn blocks(path: &Path, text: &str) -> Vec<Block> {
                 text: lines[at + 1..end].join("\n"),
                 setup: setup.unwrap_or_default().to_owned(),
                 is_continued: before == CONTINUED,
+                shell: (before.strip_prefix(SHELL))
+                    .and_then(|rest| rest.strip_suffix(" -->"))
+                    .map(|setup| setup.trim_start_matches(": ").to_owned()),
                 file: (before.strip_prefix(FILE))
                     .and_then(|rest| rest.strip_suffix(" -->"))
                     .map(str::to_owned),
@@ -299,7 +306,7 @@ fn prose(text: &str) -> String {
     kept
 }
 
-/// The anchors of a page, as its headings make them.
+/// The anchors of a page, as its headings make them, and those that are named.
 fn anchors(text: &str) -> Vec<String> {
     let prose = prose(text);
     let headings = prose.lines().filter(|line| line.starts_with('#'));
@@ -310,7 +317,11 @@ fn anchors(text: &str) -> Vec<String> {
             .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
         kept.map(|c| if c == ' ' { '-' } else { c }).collect()
     };
-    headings.map(anchor).collect()
+    let named = prose
+        .split("<a id=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    headings.map(anchor).chain(named.map(str::to_owned)).collect()
 }
 
 /// The book and the repository's pages show the same text: a link leads somewhere in both.
@@ -366,146 +377,87 @@ fn a_file_that_a_page_shows_is_that_file() {
     assert!(shown > 0);
 }
 
-/// A program that is there, by the variable that names it.
-fn program(variable: &str) -> Option<PathBuf> {
-    let named = std::env::var_os(variable).map(PathBuf::from);
-    if named.is_none() {
-        println!("skipped: {variable} does not name a program");
+/// What stays the same when commands are run again: no space, a `0` for each number, and one id for all.
+fn lasting(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let is_id = |c: char| c.is_ascii_hexdigit() || c == '-';
+        let word = rest.find(|c| !is_id(c)).unwrap_or(rest.len());
+        let number = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        rest = if word == 36 {
+            kept.push_str("id");
+            &rest[word..]
+        } else if next.is_ascii_digit() {
+            kept.push('0');
+            &rest[number..]
+        } else {
+            kept.extend(Some(next).filter(|c| !c.is_whitespace()));
+            &rest[next.len_utf8()..]
+        };
     }
-    named
+    kept
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_in_python_follows_a_view() -> Result<(), Failure> {
-    let Some(python) = program("MILLRACE_PYTHON") else {
+async fn commands_of_the_shell_answer_as_it_says() -> Result<(), Failure> {
+    if Command::new("curl").arg("--version").output().is_err() {
+        println!("skipped: there is no curl");
         return Ok(());
-    };
-    let directory = tempfile::tempdir()?;
-    let server = start_on(directory.path(), &virtual_clock()).await?;
-    let (address, docs) = (
-        server.pg_addr(),
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs"),
-    );
-    let mut follower = Command::new(python)
-        .arg(docs.join("examples/follow.py"))
-        .arg(format!("host={}", address.ip()))
-        .arg(format!("port={}", address.port()))
-        .args(["user=millrace", "dbname=millrace"])
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
-    let mut next = || block_in_place(|| lines.next().transpose());
-    let first = next();
-    if !matches!(first.as_ref().map(Option::as_deref), Ok(Some("{}"))) {
-        follower.kill()?;
-        return Err(format!("{first:?}").into());
     }
-    let client = connect(address).await?;
-    for (statement, totals) in [
-        (
-            "INSERT INTO orders VALUES (1, 'ann', 10), (2, 'bob', 7)",
-            r#"{"ann": 10, "bob": 7}"#,
-        ),
-        (
-            "UPDATE orders SET amount = 15 WHERE id = 1",
-            r#"{"ann": 15, "bob": 7}"#,
-        ),
-        ("DELETE FROM orders WHERE id = 2", r#"{"ann": 15}"#),
-    ] {
-        run(&client, statement).await?;
-        let said = next()?;
-        if said.as_deref() != Some(totals) {
-            follower.kill()?;
+    let mut ran = 0;
+    for page in pages() {
+        let blocks = blocks(&page, &std::fs::read_to_string(&page)?);
+        for (place, block) in blocks.iter().enumerate() {
+            let Some(setup) = &block.shell else { continue };
+            ran += 1;
+            let directory = tempfile::tempdir()?;
+            let server = start_on(directory.path(), &virtual_clock()).await?;
+            let client = connect(server.pg_addr()).await?;
+            for statement in statements(setup) {
+                run(&client, &statement).await?;
+            }
+            let commands = (block.text)
+                .replace("127.0.0.1:8033", &server.http_addr().to_string())
+                .replace("curl ", "curl -sS --fail-with-body ");
+            // The fence of one block, and that of the next.
+            let next = blocks
+                .get(place + 1)
+                .filter(|next| next.lines.start == block.lines.end + 2);
+            let expected = next.map(|next| lasting(&next.text)).unwrap_or_default();
+            let mut shell = Command::new("timeout")
+                .args(["60", "sh", "-ec", &commands])
+                .stdout(Stdio::piped())
+                .spawn()?;
+            let mut output = shell.stdout.take().unwrap();
+            let mut said = vec![];
+            // One that follows something does not end by itself.
+            let read = block_in_place(|| {
+                let mut piece = [0; 4096];
+                while expected.is_empty() || !lasting(&String::from_utf8_lossy(&said)).starts_with(&expected)
+                {
+                    match output.read(&mut piece)? {
+                        0 => return Ok(shell.wait()?.success()),
+                        bytes => said.extend_from_slice(&piece[..bytes]),
+                    }
+                }
+                shell.kill()?;
+                shell.wait()?;
+                Ok::<_, std::io::Error>(true)
+            });
+            let said = String::from_utf8_lossy(&said).into_owned();
+            let is_said = lasting(&said).starts_with(&expected);
+            assert!(
+                read? && is_said && !said.is_empty(),
+                "{}: {commands}\n{said}",
+                block.place
+            );
+            drop(client);
+            server.shutdown().await;
         }
-        assert_eq!(said.as_deref(), Some(totals), "{statement}");
     }
-    follower.kill()?;
-    follower.wait()?;
-    drop(client);
-    server.shutdown().await;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_project_for_dbt_can_be_run_again() -> Result<(), Failure> {
-    let Some(dbt) = program("MILLRACE_DBT") else {
-        return Ok(());
-    };
-    let directory = tempfile::tempdir()?;
-    let server = start_on(&directory.path().join("data"), &virtual_clock()).await?;
-    let (project, out) = (directory.path().join("example"), directory.path().join("out"));
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/dbt");
-    for folder in ["macros", "example/models"] {
-        copy(&docs.join(folder), &directory.path().join(folder))?;
-    }
-    for file in [
-        "dbt_project.yml",
-        "example/dbt_project.yml",
-        "example/packages.yml",
-        "example/profiles.yml",
-    ] {
-        std::fs::copy(docs.join(file), directory.path().join(file))?;
-    }
-    std::fs::create_dir(&out)?;
-    let ask = |arguments: &[&str]| -> Result<(), Failure> {
-        let mut command = Command::new(&dbt);
-        command
-            .args(["--no-version-check", "--no-use-colors"])
-            .args(arguments);
-        command
-            .current_dir(&project)
-            .env("DBT_SEND_ANONYMOUS_USAGE_STATS", "false");
-        command.env("DBT_PROFILES_DIR", &project).env("SHOP_OUT", &out);
-        command.env("MILLRACE_PORT", server.pg_addr().port().to_string());
-        let output = block_in_place(|| command.output())?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {said}");
-        Ok(())
-    };
-    let client = connect(server.pg_addr()).await?;
-    ask(&["deps"])?;
-    ask(&["run"])?;
-    run(&client, "INSERT INTO orders VALUES (1, 40), (2, 25), (1, 2)").await?;
-    let ids = "SELECT name, id FROM mr_catalog.relations WHERE name IN ('orders', 'totals', 'totals_out') ORDER BY name";
-    let (before, best) = (shown(&client, ids).await?, "SELECT customer, total FROM best");
-    assert_eq!(before.len(), 3, "{before:?}");
-    assert_eq!(shown(&client, best).await?, ["1|42", "2|25"]);
-    ask(&["run"])?;
-    // Nothing was made again.
-    assert_eq!(shown(&client, ids).await?, before);
-    ask(&["test"])?;
-    // Another query, and what reads the view stays.
-    run(&client, "DROP SINK totals_out").await?;
-    let totals = project.join("models/totals.sql");
-    let text = std::fs::read_to_string(&totals)?;
-    std::fs::write(&totals, text.replace("sum(amount)", "sum(2 * amount)"))?;
-    ask(&["run", "--exclude", "totals_out"])?;
-    assert_eq!(shown(&client, best).await?, ["1|84", "2|50"]);
-    ask(&["run", "--full-refresh", "--exclude", "totals_out"])?;
-    assert_eq!(shown(&client, best).await?, ["1|84", "2|50"]);
-    drop(client);
-    server.shutdown().await;
-    Ok(())
-}
-
-/// The rows of a query, each as a line.
-async fn shown(client: &Client, query: &str) -> Result<Vec<String>, Failure> {
-    let rows = sorted_rows(client, query).await?;
-    let line = |row: TextRow| {
-        row.into_iter()
-            .map(|value| value.unwrap_or_default())
-            .collect::<Vec<_>>()
-            .join("|")
-    };
-    Ok(rows.into_iter().map(line).collect())
-}
-
-/// Copies the files of a folder.
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        std::fs::copy(entry.path(), to.join(entry.file_name()))?;
-    }
+    assert!(ran > 0);
     Ok(())
 }
