@@ -323,6 +323,7 @@ const CASES: &[Case] = &[
     case("AlterRole", "ALTER ROLE sam RESET (cpu_share)", "nnnn"),
     case("Copy", "COPY (SUBSCRIBE s.nothing) TO STDOUT", "yyyy"),
     case("Query", "SELECT pg_notify('x', 'y')", "yyyy"),
+    case("Query", "SELECT pg_stat_statements_reset()", "nnnn"),
     case(
         "Query",
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'millrace'",
