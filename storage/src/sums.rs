@@ -18,7 +18,7 @@ const FIRST_LINE: &str = "millrace sums, format 1";
 /// No stop reads more than that, in bytes: what would be more is not in the list.
 const SUMMED_BYTES_MAX: u64 = 1 << 30;
 /// What the next start makes again, or does without, at no loss.
-const MENDED: [&str; 3] = [catalog::INDEX, "sinks", "RUNNING"];
+const MENDED: [&str; 4] = [catalog::INDEX, "sinks", "RUNNING", "PROBE"];
 
 /// Whether an entry of a data directory has checksums of its own, or is no data.
 pub(crate) fn is_apart(name: &str) -> bool {
