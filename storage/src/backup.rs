@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use crate::catalog::{CatalogCopy, ObjectId, ObjectKind};
 use crate::checkpoint::CheckpointCopy;
 use crate::disk::{Disk, DiskFile, OsDisk};
+use crate::listing::{self, Listed};
 use crate::log::LogCopy;
 use crate::{StorageError, directory, disk};
 
@@ -69,13 +70,12 @@ impl Backup {
         self.checkpoints.write(&data)?;
         self.catalog.write(&data)?;
         directory::write_format(&data)?;
-        let mut manifest = format!("{FIRST_LINE}\n");
-        for path in files(disk, &data)? {
+        let listed = files(disk, &data)?.into_iter().map(|path| {
             let (crc, bytes) = copy_file(disk, &path, None)?;
-            let relative = path.strip_prefix(&data).unwrap_or(&path).display();
-            manifest.push_str(&format!("{crc:08x} {bytes} {relative}\n"));
-        }
-        manifest.push_str(&format!("{:08x} end\n", crc32c::crc32c(manifest.as_bytes())));
+            let relative = path.strip_prefix(&data).unwrap_or(&path).to_owned();
+            Ok(Listed { crc, bytes, relative })
+        });
+        let manifest = listing::text(FIRST_LINE, &listed.collect::<Result<Vec<_>, StorageError>>()?);
         disk::replace(disk, &target.join(MANIFEST), manifest.as_bytes())?;
         disk::sync_parent(disk, target)
     }
@@ -95,7 +95,7 @@ pub fn restore(from: &Path, data: &Path) -> Result<(), StorageError> {
         },
         _ => StorageError::io("read", &path, error),
     })?;
-    let listed = parse_manifest(&manifest).map_err(|why| StorageError::damaged(&path, 0, why))?;
+    let listed = listing::parse(&manifest, FIRST_LINE).map_err(|why| StorageError::damaged(&path, 0, why))?;
     fill(disk, data, || restore_files(disk, from, data, listed))
 }
 
@@ -126,44 +126,7 @@ fn restore_files(disk: &dyn Disk, from: &Path, data: &Path, listed: Vec<Listed>)
 /// Whether bytes are the list of a backup; for fuzzing.
 #[cfg(any(test, feature = "decoders"))]
 pub(crate) fn decode_manifest(bytes: &[u8]) -> Result<(), String> {
-    parse_manifest(bytes).map(|_| ())
-}
-
-/// A file of a backup.
-#[derive(Debug, PartialEq, Eq)]
-struct Listed {
-    crc: u32,
-    bytes: u64,
-    relative: PathBuf,
-}
-
-fn parse_manifest(content: &[u8]) -> Result<Vec<Listed>, String> {
-    let text = std::str::from_utf8(content).map_err(|e| e.to_string())?;
-    let body_end = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
-    let (body, last) = text.split_at(body_end);
-    let expected = format!("{:08x} end\n", crc32c::crc32c(body.as_bytes()));
-    if last != expected {
-        return Err("the list of files is incomplete: the backup was not finished, or is damaged".to_owned());
-    }
-    let mut lines = body.lines();
-    if lines.next() != Some(FIRST_LINE) {
-        return Err("this version does not support the format".to_owned());
-    }
-    lines
-        .map(|line| {
-            let mut parts = line.splitn(3, ' ');
-            let crc = parts.next().and_then(|crc| u32::from_str_radix(crc, 16).ok());
-            let bytes = parts.next().and_then(|bytes| bytes.parse().ok());
-            let relative = parts.next().map(PathBuf::from).filter(|path| {
-                path.components()
-                    .all(|part| matches!(part, std::path::Component::Normal(_)))
-            });
-            match (crc, bytes, relative) {
-                (Some(crc), Some(bytes), Some(relative)) => Ok(Listed { crc, bytes, relative }),
-                _ => Err(format!("the list of files has an invalid line: {line:?}")),
-            }
-        })
-        .collect()
+    listing::parse(bytes, FIRST_LINE).map(|_| ())
 }
 
 /// Fills a directory, which must be empty or not be there. If that fails it is so again.
@@ -257,7 +220,11 @@ fn files(disk: &dyn Disk, directory: &Path) -> Result<Vec<PathBuf>, StorageError
 }
 
 /// Reads a file, and writes it to `target` and syncs it if there is one. The checksum and the size.
-fn copy_file(disk: &dyn Disk, source: &Path, target: Option<&Path>) -> Result<(u32, u64), StorageError> {
+pub(crate) fn copy_file(
+    disk: &dyn Disk,
+    source: &Path,
+    target: Option<&Path>,
+) -> Result<(u32, u64), StorageError> {
     let read = |e| StorageError::io("read", source, e);
     let file = File::open(source).map_err(read)?;
     let size = DiskFile::size(&file).map_err(read)?;

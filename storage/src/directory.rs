@@ -15,7 +15,7 @@ use crate::{StorageError, disk};
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
 const FORMAT_PREFIX: &str = "millrace data directory, format ";
-const LOCK_FILE: &str = "LOCK";
+pub(crate) const LOCK_FILE: &str = "LOCK";
 pub(crate) const FORMAT_FILE: &str = "FORMAT";
 /// What a first start may have left behind before `FORMAT` was in place.
 const UNFINISHED: [&str; 2] = [LOCK_FILE, "FORMAT.new"];

@@ -6,6 +6,7 @@
 //! <data>/catalog.journal   the truth about objects and facts: checksummed JSON lines
 //! <data>/catalog.sled/     an index of the journal, rebuilt from it when missing or damaged
 //! <data>/log/<relation>/   segments of checksummed Arrow blocks
+//! <data>/SUMS              checksums of the files that have none of their own, after an orderly stop
 //! <data>/checkpoints/      state of views and rows of tables, as of an epoch
 //! ```
 //!
@@ -26,10 +27,12 @@ mod disk;
 mod durability;
 mod error;
 mod findings;
+mod listing;
 pub mod log;
 mod memory;
 pub mod private;
 mod store;
+mod sums;
 
 pub use backup::{Backup, restore};
 pub use catalog::{Catalog, CatalogChange, CatalogObject, ObjectId, ObjectKind};

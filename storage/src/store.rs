@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backup::Backup;
 use crate::directory::DirectoryLock;
 use crate::disk::{Disk, OsDisk};
 use crate::durability::Durability;
 use crate::log::LogOptions;
-use crate::{Catalog, Checkpoints, LogStore, StorageError, checkpoint, directory};
+use crate::{Catalog, Checkpoints, LogStore, StorageError, checkpoint, directory, sums};
 
 /// What is written now and then to see whether anything can be written.
 const PROBE_FILE: &str = "PROBE";
@@ -49,6 +50,7 @@ pub struct Store {
     logs: Arc<LogStore>,
     catalog: Arc<Catalog>,
     checkpoints: Arc<Checkpoints>,
+    closed: AtomicBool,
     _lock: DirectoryLock,
 }
 
@@ -57,6 +59,7 @@ impl Store {
     pub fn open(directory: &Path, options: StoreOptions) -> Result<Store, StorageError> {
         let lock = DirectoryLock::acquire(directory)?;
         directory::check_format(directory)?;
+        sums::forget(directory)?;
         let catalog = Arc::new(Catalog::open(directory, options.catalog_cache_bytes)?);
         let checkpoints = Arc::new(Checkpoints::open(directory, Arc::clone(&catalog))?);
         let log_options = LogOptions {
@@ -72,6 +75,7 @@ impl Store {
             logs,
             catalog,
             checkpoints,
+            closed: AtomicBool::new(false),
             _lock: lock,
         })
     }
@@ -137,7 +141,13 @@ impl Store {
     pub fn close(&self) -> Result<(), StorageError> {
         let logs = self.logs.close();
         let catalog = self.catalog.close();
-        logs.and(catalog)
+        logs.and(catalog)?;
+        if !self.closed.swap(true, Ordering::AcqRel)
+            && let Err(error) = sums::write(&self.directory)
+        {
+            tracing::warn!(%error, "what files without checksums hold was not written down; only `millrace check` would use it");
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use figment::providers::{Env, Format, Toml};
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
@@ -20,6 +21,37 @@ use millrace_wire::config::keys::KEYS;
 const PREFIX: &str = "MILLRACE_";
 /// Variables with that prefix that are not keys: what is logged and how, and the path of the file.
 const OTHER_VARIABLES: [&str; 3] = ["log", "log_format", "config"];
+
+/// Flags of every command that looks at a configuration as `millrace serve` does. All but --config are configuration keys.
+#[derive(Debug, Args)]
+pub struct PlaceArgs {
+    /// Data directory; created if it does not exist [default: ./millrace-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Address for PostgreSQL clients [default: 127.0.0.1:5433]
+    #[arg(long, value_name = "ADDR")]
+    pg: Option<String>,
+    /// Address for HTTP [default: 127.0.0.1:8033]
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    /// The configuration with these flags, and others by their keys.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn load(&self, others: &[(&str, Option<&str>)]) -> Result<Config, ConfigError> {
+        let own = [("data", &self.data), ("pg", &self.pg), ("http", &self.http)];
+        let own = own.into_iter().map(|(key, value)| (key, value.as_deref()));
+        let given = own.chain(others.iter().copied());
+        let given = given.filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())));
+        load(self.config.as_deref(), given.collect())
+    }
+}
 
 /// What is wrong with a configuration, in one sentence with its remedy.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -79,7 +111,7 @@ fn nearest_text(nearest: &Option<&'static str>) -> String {
 /// # Errors
 /// The file cannot be read, a key is unknown, a value is invalid, or the result would be open to the network
 /// without saying so.
-pub fn load(file: Option<&Path>, flags: BTreeMap<String, String>) -> Result<Config, ConfigError> {
+fn load(file: Option<&Path>, flags: BTreeMap<String, String>) -> Result<Config, ConfigError> {
     let file = file
         .map(Path::to_owned)
         .or_else(|| std::env::var_os("MILLRACE_CONFIG").map(PathBuf::from));

@@ -3,13 +3,11 @@
 mod directory;
 mod machine;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::config_file;
+use crate::config_file::PlaceArgs;
 use crate::exit::misused;
 use crate::logging;
 
@@ -21,18 +19,8 @@ use crate::logging;
     cannot, or not safely."
 )]
 pub struct DoctorArgs {
-    /// Data directory [default: ./millrace-data]
-    #[arg(long, value_name = "DIR")]
-    data: Option<String>,
-    /// Address for PostgreSQL clients [default: 127.0.0.1:5433]
-    #[arg(long, value_name = "ADDR")]
-    pg: Option<String>,
-    /// Address for HTTP [default: 127.0.0.1:8033]
-    #[arg(long, value_name = "ADDR")]
-    http: Option<String>,
-    /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
 }
 
 /// How something is.
@@ -110,12 +98,7 @@ pub fn run(args: &DoctorArgs) -> ExitCode {
 }
 
 fn look(args: &DoctorArgs) -> Vec<Finding> {
-    let flags = [("data", &args.data), ("pg", &args.pg), ("http", &args.http)];
-    let flags: BTreeMap<String, String> = flags
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)))
-        .collect();
-    let config = match config_file::load(args.config.as_deref(), flags) {
+    let config = match args.place.load(&[]) {
         Ok(config) => config,
         Err(error) => return vec![Finding::bad("configuration", error.to_string())],
     };

@@ -1,18 +1,16 @@
 //! `millrace serve`: a server until it is told to stop.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use millrace_wire::config::keys;
+use millrace_wire::config::{Config, keys};
 use millrace_wire::serve::Server;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::config_file::{self, ConfigError};
+use crate::config_file::{ConfigError, PlaceArgs};
 use crate::exit::{fail, misused};
 use crate::logging::{self, LogFormat};
 
@@ -26,18 +24,8 @@ const ENDED_SEEN: Duration = Duration::from_secs(15);
 #[derive(Debug, Args)]
 #[command(after_long_help = keys::help_text())]
 pub struct ServeArgs {
-    /// Data directory; created if it does not exist [default: ./millrace-data]
-    #[arg(long, value_name = "DIR")]
-    data: Option<String>,
-    /// Address for PostgreSQL clients [default: 127.0.0.1:5433]
-    #[arg(long, value_name = "ADDR")]
-    pg: Option<String>,
-    /// Address for HTTP [default: 127.0.0.1:8033]
-    #[arg(long, value_name = "ADDR")]
-    http: Option<String>,
-    /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
     /// CPU cores of a worker, for queries and views [default: all]
     #[arg(long, value_name = "N")]
     cores: Option<String>,
@@ -50,6 +38,9 @@ pub struct ServeArgs {
     /// Maximum number of PostgreSQL connections at a time [default: 200]
     #[arg(long, value_name = "N")]
     connections_max: Option<String>,
+    /// Collector of OpenTelemetry that traces are sent to, such as http://127.0.0.1:4318 [default: none]
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
     /// off: no materialized view is loaded, so that one that crashes the server can be dropped [default: on]
     #[arg(long, value_name = "on|off")]
     views: Option<String>,
@@ -68,25 +59,18 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    fn flags(&self) -> BTreeMap<String, String> {
-        let given = [
-            ("data", &self.data),
-            ("pg", &self.pg),
-            ("http", &self.http),
-            ("cores", &self.cores),
-            ("workers", &self.workers),
-            ("memory_limit", &self.memory_limit),
-            ("connections_max", &self.connections_max),
-            ("views", &self.views),
-        ];
-        let given = given
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
-        let self_signed = ("tls_self_signed".to_owned(), "true".to_owned());
-        given
-            .chain(self.tls_self_signed.then_some(self_signed))
-            .chain(self.insecure.then(|| ("insecure".to_owned(), "true".to_owned())))
-            .collect()
+    fn load(&self) -> Result<Config, ConfigError> {
+        let yes = |is_given: bool| is_given.then_some("true");
+        self.place.load(&[
+            ("cores", self.cores.as_deref()),
+            ("workers", self.workers.as_deref()),
+            ("memory_limit", self.memory_limit.as_deref()),
+            ("connections_max", self.connections_max.as_deref()),
+            ("otlp_endpoint", self.otlp_endpoint.as_deref()),
+            ("views", self.views.as_deref()),
+            ("tls_self_signed", yes(self.tls_self_signed)),
+            ("insecure", yes(self.insecure)),
+        ])
     }
 }
 
@@ -95,7 +79,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
     if let Err(message) = logging::init_as("info", args.log_format) {
         return misused(&message);
     }
-    let config = match config_file::load(args.config.as_deref(), args.flags()) {
+    let config = match args.load() {
         Ok(config) => config,
         Err(error @ ConfigError::File { .. }) => return fail(&error.to_string()),
         Err(error) => return misused(&error.to_string()),

@@ -233,6 +233,7 @@ impl Database {
         let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let sessions = Arc::new(Sessions::default());
+        sessions.statements.charge_to(runtime.memory());
         let sequences = Arc::new(Sequences::default());
         let (state, system) = engine::build(
             &options,

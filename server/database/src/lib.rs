@@ -7,6 +7,7 @@
 //!     ├── sources, sinks, subscriptions ── what fills streams, what delivers views, who follows a relation
 //!     └── maintenance, health, recovery, deaths, profiles ── what goes on by itself, and after a crash
 //!   sessions ── the sessions that there are, by what others see of them      running ── ending a statement from outside
+//!   statements ── how often each statement was executed, and for how long
 //!   sink_files ── a sink's files       ingest_keys ── requests that wrote      tuning ── settings of the server       secrets      clock
 //! ```
 //!
@@ -21,6 +22,7 @@ pub mod running;
 pub mod secrets;
 pub mod sessions;
 pub mod sink_files;
+pub mod statements;
 pub mod tuning;
 
 pub use database::{Database, DatabaseOptions};

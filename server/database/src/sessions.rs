@@ -21,6 +21,7 @@ use crate::clock::now_ms;
 use crate::running::CancelHandle;
 use crate::sessions::advisory::AdvisoryLocks;
 use crate::sessions::news::News;
+use crate::statements::Statements;
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Default)]
@@ -198,6 +199,8 @@ pub struct Sessions {
     pub advisory: Arc<AdvisoryLocks>,
     /// What they tell each other.
     pub news: News,
+    /// What they have executed.
+    pub statements: Statements,
     by_id: Mutex<BTreeMap<i32, Weak<dyn SessionStatus>>>,
     /// What the queries of roles with a limit have.
     memory: Mutex<BTreeMap<ObjectId, Weak<TenantMemory>>>,

@@ -308,7 +308,8 @@ fn needs_of_sql(sql: &ast::Statement) -> Vec<Need> {
         | ast::Statement::UNLISTEN { .. }
         | ast::Statement::NOTIFY { .. }
         | ast::Statement::Vacuum(_)
-        | ast::Statement::Analyze(_) => vec![Need::InPlace],
+        | ast::Statement::Analyze(_)
+        | ast::Statement::CreateExtension(_) => vec![Need::InPlace],
         _ => vec![Need::Superuser("run this statement")],
     }
 }

@@ -1,6 +1,7 @@
 //! What a client asks of its session: to parse, prepare and execute statements, and to take in rows.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
@@ -23,7 +24,7 @@ use crate::session::Session;
 use crate::simple::SimpleQuery;
 use crate::statement::subscribe::Following;
 use crate::transaction::{self, Transaction};
-use crate::{light, parameters, position, statement};
+use crate::{counting, light, parameters, position, statement};
 
 /// SQL text of so many bytes is parsed where the caller is; a longer one on the scheduler for statements.
 const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
@@ -201,7 +202,7 @@ impl Session {
             ));
         }
         self.check_not_failed(&parsed.statement)?;
-        let running = self.begin_statement();
+        let (running, started) = (self.begin_statement(), Instant::now());
         let done = if light::is_light(self, parsed, &params) {
             let work = self.execute_within(parsed, param_types, &params, running.clone());
             self.run_here(&running, work).await
@@ -219,10 +220,11 @@ impl Session {
             };
             self.run_statement(&running, class, work).await
         };
-        done.map_err(|error| {
+        let outcome = done.map_err(|error| {
             self.fail_transaction();
             position::locate(error, parsed)
-        })
+        })?;
+        Ok(counting::counted(self, outcome, started))
     }
 
     /// Executes a statement as a part of one that runs: it ends with it, and there is one point from which both are seen through.

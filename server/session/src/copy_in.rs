@@ -15,6 +15,7 @@ pub mod ingest;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field};
@@ -35,6 +36,7 @@ use millrace_resource::memory::{Charge, Holder, Use};
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId};
 
+use crate::call::Call;
 use crate::session::Session;
 use crate::write::WriteScope;
 
@@ -163,6 +165,8 @@ pub struct CopyIn {
     key: Option<IngestKey>,
     /// A hash of all that came with it.
     body: Option<u64>,
+    /// A statement is counted at the end, since when it was begun.
+    pub(crate) call: Option<(Call, Instant)>,
 }
 
 impl CopyIn {
@@ -231,6 +235,7 @@ impl CopyIn {
             failure: None,
             key: None,
             body: None,
+            call: None,
         })
     }
 
@@ -332,6 +337,9 @@ impl CopyIn {
         let (session, running) = (Arc::clone(&self.session), self.running.clone());
         let result = session.run_here(&running, self.end()).await;
         self.note(result)?;
+        if let Some((call, began)) = self.call.take() {
+            call.ended(self.appended, began.elapsed());
+        }
         Ok(Copied {
             rows: self.appended,
             rejected: self.late.rows,

@@ -12,13 +12,14 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 
 /// Functions that change something, or what another session does.
-const ACTING: [&str; 6] = [
+const ACTING: [&str; 7] = [
     "nextval",
     "setval",
     "set_config",
     "pg_notify",
     "pg_cancel_backend",
     "pg_terminate_backend",
+    "pg_stat_statements_reset",
 ];
 
 /// What advisory locks are taken and given back by begins so.

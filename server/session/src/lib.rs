@@ -32,10 +32,12 @@ mod advisory;
 #[cfg(test)]
 mod alter_tests;
 mod audit;
+mod call;
 mod changes;
 mod constants;
 mod conversation;
 pub mod copy_in;
+mod counting;
 mod cursor;
 pub mod effects;
 #[cfg(test)]

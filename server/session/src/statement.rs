@@ -20,6 +20,7 @@ pub mod cursor;
 pub mod delete;
 pub mod drop;
 pub mod explain;
+mod extension;
 mod grant;
 pub mod insert;
 pub mod job;
@@ -286,6 +287,7 @@ async fn execute_sql(
             done("NOTIFY")
         }
         ast::Statement::Set(set) => set::other(session, &set),
+        ast::Statement::CreateExtension(create) => extension::create(session, &create),
         other => match lock::upkeep(session, &other)? {
             Some(done) => Ok(done),
             None => unsupported(&first_words(&other.to_string())),

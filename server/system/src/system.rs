@@ -40,6 +40,7 @@ pub fn system(
     };
     let mut functions = pg_catalog::functions::udfs(catalog);
     functions.extend(cancel::udfs(sessions).into_iter().map(Arc::new));
+    functions.extend(pg_catalog::statements::udfs(sessions).into_iter().map(Arc::new));
     Ok(System {
         catalog: Box::new(schemas),
         functions,
@@ -66,6 +67,10 @@ impl SystemCatalog for Schemas {
             "pg_catalog" if name == "pg_stat_activity" => {
                 pg_catalog::activity::relation(db, viewer).map(Some)
             }
+            "pg_catalog" if name == "pg_stat_statements" => {
+                pg_catalog::statements::relation(db, viewer).map(Some)
+            }
+            "pg_catalog" if name == "pg_stat_statements_info" => pg_catalog::statements::info(db).map(Some),
             "pg_catalog" if name == "pg_locks" => pg_catalog::locks::relation(db).map(Some),
             "pg_catalog" => {
                 let system = || mr_catalog::shapes(db);
@@ -78,12 +83,15 @@ impl SystemCatalog for Schemas {
     }
 
     fn asks_statement(&self, name: &str) -> bool {
-        pg_catalog::functions::asks_statement(name) || cancel::asks_statement(name)
+        pg_catalog::functions::asks_statement(name)
+            || cancel::asks_statement(name)
+            || pg_catalog::statements::asks_statement(name)
     }
 
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
         pg_catalog::functions::of_statement(scope, name)
             .or_else(|| cancel::of_statement(&self.sessions, scope, name))
+            .or_else(|| pg_catalog::statements::of_statement(&self.sessions, scope, name))
     }
 
     fn of_session(

@@ -10,6 +10,7 @@ use std::time::Duration;
 use millrace_auth::seal::SealingKey;
 use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_database::tuning::Tuning;
+use reqwest::Url;
 
 use self::keys::KEYS;
 use crate::tls::TlsOptions;
@@ -60,6 +61,8 @@ pub struct Config {
     pub http_body_bytes_max: usize,
     /// How long running statements may take to end when the server stops.
     pub shutdown_timeout: Duration,
+    /// The collector of OpenTelemetry that spans are sent to.
+    pub otlp_endpoint: Option<Url>,
     /// Whether the materialized views that there are run.
     pub views: bool,
 }
@@ -90,6 +93,7 @@ impl Default for Config {
             message_bytes_max: 0,
             http_body_bytes_max: 0,
             shutdown_timeout: Duration::ZERO,
+            otlp_endpoint: None,
             views: true,
         };
         for key in KEYS {

@@ -51,8 +51,8 @@ use tokio::sync::{Semaphore, watch};
 pub use self::guard::REQUESTS_MAX;
 use self::guard::{Entered, Sender};
 pub use self::queries::QueryRegistry;
+use crate::ended::Told;
 use crate::login::Doors;
-use crate::metrics::Metrics;
 use crate::slot::{DatabaseSlot, signalled};
 
 /// What all requests share.
@@ -60,8 +60,8 @@ use crate::slot::{DatabaseSlot, signalled};
 pub struct State {
     /// The database, once it has been opened.
     pub database: Arc<DatabaseSlot>,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
+    /// Who is told of statements.
+    pub told: Told,
     /// The statements that run.
     pub queries: Arc<QueryRegistry>,
     /// Who may come in.
@@ -194,7 +194,11 @@ async fn metrics(Entered(state): Entered) -> Response {
         return error::response(&refusal);
     }
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, content_type)], state.metrics.render()).into_response()
+    (
+        [(header::CONTENT_TYPE, content_type)],
+        state.told.metrics.render(),
+    )
+        .into_response()
 }
 
 async fn cancel(Entered(state): Entered, Path(id): Path<String>) -> Response {

@@ -5,7 +5,7 @@
 //!     ├── pg ── PostgreSQL's protocol          ┐ they translate between bytes and a session,
 //!     ├── http ── SQL and ingest for programs  ┘ and do nothing else
 //!     ├── tls ── encryption for both
-//!     ├── metrics ── what is counted, in Prometheus' format
+//!     ├── metrics ── what is counted, in Prometheus' format         traces ── spans for OpenTelemetry
 //!     └── slot ── the database, while there is one          config ── what a server can be told
 //! ```
 //!
@@ -13,14 +13,15 @@
 
 mod addresses;
 pub mod config;
+mod ended;
 pub mod http;
 pub mod login;
 pub mod metrics;
 pub mod pg;
 pub mod serve;
 pub mod slot;
-mod slow;
 pub mod tls;
+mod traces;
 
 pub use config::Config;
 pub use serve::Server;

@@ -22,6 +22,7 @@ use tokio::time::{Duration, timeout};
 use self::files::ConnectionsMax;
 use crate::addresses::Addresses;
 use crate::config::Config;
+use crate::ended::Told;
 use crate::http::{self, connections};
 use crate::login::Doors;
 use crate::metrics::{Metrics, RuntimeCollector};
@@ -30,6 +31,7 @@ use crate::pg::connection::Shared;
 use crate::pg::listener;
 use crate::slot::DatabaseSlot;
 use crate::tls::{Tls, TlsError};
+use crate::traces::Traces;
 
 /// How long statements that were cancelled get to notice it before their connections are dropped.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -55,6 +57,9 @@ pub enum StartError {
     /// Settings contradict each other.
     #[error("{0} and {1} exclude each other")]
     Exclusive(&'static str, &'static str),
+    /// No client can be made for the collector of traces.
+    #[error("cannot send traces: {0}")]
+    Traces(reqwest::Error),
     /// The database could not be opened.
     #[error("cannot open the database: {}", full_text(.0))]
     Open(SqlError),
@@ -82,7 +87,7 @@ pub struct Server {
     http_addr: SocketAddr,
     tls: Option<Arc<Tls>>,
     database: Arc<DatabaseSlot>,
-    metrics: Arc<Metrics>,
+    told: Told,
     cancels: Arc<CancelRegistry>,
     queries: Arc<http::QueryRegistry>,
     stop: watch::Sender<bool>,
@@ -140,7 +145,11 @@ impl Server {
         let (pg_listener, pg_addr) = listen(config.pg, "PostgreSQL clients", "--pg").await?;
         let (http_listener, http_addr) = listen(config.http, "HTTP", "--http").await?;
         let database = Arc::new(DatabaseSlot::default());
-        let metrics = Arc::new(Metrics::default());
+        let traces = config.otlp_endpoint.as_ref().map(Traces::start);
+        let told = Told {
+            metrics: Arc::new(Metrics::default()),
+            traces: traces.transpose().map_err(StartError::Traces)?,
+        };
         let cancels = Arc::new(CancelRegistry::default());
         let queries = Arc::new(http::QueryRegistry::default());
         let (stop, stopping) = watch::channel(false);
@@ -157,14 +166,14 @@ impl Server {
             tls: tls.clone(),
             doors: Arc::clone(&doors),
             cancels: Arc::clone(&cancels),
-            metrics: Arc::clone(&metrics),
+            told: told.clone(),
             statement_bytes_max: config.statement_bytes_max,
             message_bytes_max: config.message_bytes_max,
         });
         let pg = listener::run(pg_listener, shared, stopping.clone(), abandoned.clone());
         let http_state = http::State {
             database: Arc::clone(&database),
-            metrics: Arc::clone(&metrics),
+            told: told.clone(),
             queries: Arc::clone(&queries),
             doors,
             sender: None,
@@ -187,7 +196,7 @@ impl Server {
             http_addr,
             tls,
             database,
-            metrics,
+            told,
             cancels,
             queries,
             stop,
@@ -201,9 +210,7 @@ impl Server {
         match millrace_system::system::open(options).await {
             Ok(database) => {
                 let collector = RuntimeCollector(Arc::downgrade(&database));
-                server
-                    .metrics
-                    .register(|registry| registry.register_collector(Box::new(collector)));
+                (server.told.metrics).register(|registry| registry.register_collector(Box::new(collector)));
                 server.database.open(database);
                 Ok(server)
             }
@@ -252,7 +259,7 @@ impl Server {
 
     /// What the server counts.
     pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
+        &self.told.metrics
     }
 
     /// Stops: no new connections, idle ones are told, running statements may end for a while and are then cancelled,
@@ -271,6 +278,9 @@ impl Server {
                 self.abandon.send_replace(true);
                 self.connections_ended().await;
             }
+        }
+        if let Some(traces) = &self.told.traces {
+            traces.stop().await;
         }
         if let Some(database) = self.database.close()
             && let Err(error) = database.close().await

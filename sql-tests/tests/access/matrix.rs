@@ -323,6 +323,7 @@ const CASES: &[Case] = &[
     case("AlterRole", "ALTER ROLE sam RESET (cpu_share)", "nnnn"),
     case("Copy", "COPY (SUBSCRIBE s.nothing) TO STDOUT", "yyyy"),
     case("Query", "SELECT pg_notify('x', 'y')", "yyyy"),
+    case("Query", "SELECT pg_stat_statements_reset()", "nnnn"),
     case(
         "Query",
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'millrace'",
@@ -445,6 +446,7 @@ const CASES: &[Case] = &[
     case("NOTIFY", "NOTIFY x", "yyyy"),
     case("Vacuum", "VACUUM", "yyyy"),
     case("Analyze", "ANALYZE", "yyyy"),
+    case("CreateExtension", "CREATE EXTENSION IF NOT EXISTS pg_stat_statements", "yyyy"),
     case("ResetVariable", "RESET ALL", "yyyy"),
     case("Show", "SHOW TABLES", "yyyy"),
     case("Describe", "DESCRIBE s.t", "yyyy"),

@@ -250,6 +250,32 @@ async fn what_others_follow_is_hidden() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn statements_of_others_are_counted_and_hidden() {
+    let (fixture, first) = fixture().await;
+    let (ann, bob) = (fixture.role("ann").await, fixture.role("bob").await);
+    for number in 0..7 {
+        ok(&ann, &format!("SELECT {number} AS mine")).await;
+    }
+    let seen = "SELECT query, queryid IS NULL FROM pg_stat_statements AS s JOIN pg_roles AS r ON r.oid = s.userid \
+                WHERE rolname = 'ann' AND calls = 7";
+    assert_eq!(ok(&ann, seen).await, ["SELECT $1 AS mine|f"]);
+    assert_eq!(ok(&first, seen).await, ["SELECT $1 AS mine|f"]);
+    assert_eq!(ok(&bob, seen).await, ["<insufficient privilege>|t"]);
+    let reset = "SELECT pg_stat_statements_reset()";
+    denied(
+        &bob,
+        reset,
+        "permission denied for function pg_stat_statements_reset",
+    )
+    .await;
+    ok(&first, "GRANT pg_monitor TO bob").await;
+    assert_eq!(ok(&bob, seen).await, ["SELECT $1 AS mine|f"]);
+    ok(&first, reset).await;
+    assert!(ok(&first, seen).await.is_empty());
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sink_is_its_owners() {
     let (fixture, first) = fixture().await;
     let (ann, bob, eve) = (

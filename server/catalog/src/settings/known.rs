@@ -257,6 +257,12 @@ pub const KNOWN: &[Known] = &[
         "Memory limit of the process; auto: 70 % of the machine's memory.",
     ),
     known(
+        "pg_stat_statements.max",
+        "5000",
+        Form::Fixed,
+        "Statements that pg_stat_statements keeps.",
+    ),
+    known(
         "pipeline_spread",
         "auto",
         Form::Server,

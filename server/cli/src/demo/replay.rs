@@ -163,11 +163,7 @@ impl Replay {
             return Ok(None);
         };
         let sent = Instant::now();
-        self.client
-            .copy(COPY_FLIGHTS, batch.lines.clone().into_bytes())
-            .await?;
-        self.count(&batch);
-        self.see().await?;
+        self.deliver(&batch).await?;
         let now = Instant::now();
         self.meter.record(batch.rows, now - sent, now - self.started);
         Ok(Some(now - sent))
@@ -188,6 +184,19 @@ impl Replay {
             lines,
             end,
         })
+    }
+
+    /// Sends a batch and returns when a view contains it.
+    async fn deliver(&mut self, batch: &Batch) -> Result<(), DemoError> {
+        self.copy(batch).await?;
+        self.count(batch);
+        self.see().await
+    }
+
+    async fn copy(&self, batch: &Batch) -> Result<u64, DemoError> {
+        self.client
+            .copy(COPY_FLIGHTS, batch.lines.clone().into_bytes())
+            .await
     }
 
     fn count(&mut self, batch: &Batch) {
@@ -258,10 +267,7 @@ impl Replay {
             return Ok(None);
         };
         let killed = Instant::now();
-        let (copied, process) = tokio::join!(
-            self.client.copy(COPY_FLIGHTS, batch.lines.clone().into_bytes()),
-            async { server.kill() }
-        );
+        let (copied, process) = tokio::join!(self.copy(&batch), async { server.kill() });
         let process = process?;
         let acknowledged = self.acknowledged;
         let ready_after = server.restart().await?;
@@ -277,11 +283,7 @@ impl Replay {
         self.see().await?;
         let down_for = killed.elapsed();
         if !arrived {
-            self.client
-                .copy(COPY_FLIGHTS, batch.lines.clone().into_bytes())
-                .await?;
-            self.count(&batch);
-            self.see().await?;
+            self.deliver(&batch).await?;
         }
         let now = Instant::now();
         self.meter.record(batch.rows, now - killed, now - self.started);

@@ -8,6 +8,7 @@ mod doctor;
 mod manual;
 mod serve;
 mod test;
+mod traces;
 
 use std::path::Path;
 use std::process::{Command, Output};

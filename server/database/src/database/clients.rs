@@ -16,6 +16,7 @@ use crate::database::sequences::Sequences;
 use crate::sessions::SessionStatus;
 use crate::sessions::advisory::AdvisoryLocks;
 use crate::sessions::news::News;
+use crate::statements::Statements;
 
 impl Database {
     /// The sessions that there are, by id.
@@ -36,6 +37,11 @@ impl Database {
     /// What sessions tell each other.
     pub fn news(&self) -> &News {
         &self.sessions.news
+    }
+
+    /// What sessions have executed.
+    pub fn statements(&self) -> &Statements {
+        &self.sessions.statements
     }
 
     /// What a query runs with.

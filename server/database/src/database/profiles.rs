@@ -7,6 +7,7 @@ use millrace_clarity::{Profile, ViewProfile};
 use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
+use crate::clock::now_ns;
 use crate::database::Database;
 
 /// Profiles that are kept; the oldest goes first.
@@ -27,6 +28,10 @@ pub struct RecentProfile {
     /// The query's text.
     pub query: String,
     pub profile: Profile,
+    /// The session that ran it.
+    pub session: i32,
+    /// When, in nanoseconds since 1970-01-01 UTC.
+    pub kept_at_ns: u64,
 }
 
 /// A view that was watched.
@@ -78,7 +83,12 @@ fn push<T>(kept: &mut VecDeque<Arc<T>>, most: usize, new: &Arc<T>) {
 
 impl Profiles {
     /// Keeps a profile, as it returns it, under a number by which it is found.
-    pub fn keep(&self, role: ObjectId, query: String, mut profile: Profile) -> Arc<RecentProfile> {
+    pub fn keep(
+        &self,
+        (role, session): (ObjectId, i32),
+        query: String,
+        mut profile: Profile,
+    ) -> Arc<RecentProfile> {
         let tasks = || profile.stages.iter().flat_map(|stage| &stage.tasks);
         if tasks().map(|task| task.monotasks.len()).sum::<usize>() > MONOTASKS_MAX {
             let tasks = profile.stages.iter_mut().flat_map(|stage| &mut stage.tasks);
@@ -92,6 +102,8 @@ impl Profiles {
             role,
             query,
             profile,
+            session,
+            kept_at_ns: now_ns(),
         });
         push(&mut kept.recent, PROFILES_MAX, &run);
         run
@@ -122,6 +134,13 @@ impl Profiles {
         run.cloned()
             .map(Recent::Run)
             .or_else(|| view.cloned().map(Recent::View))
+    }
+
+    /// The last that a session ran, if it is still there.
+    pub fn last_of(&self, session: i32) -> Option<Arc<RecentProfile>> {
+        let kept = self.kept.lock();
+        let mut runs = kept.recent.iter().rev();
+        runs.find(|run| run.session == session).cloned()
     }
 
     /// All runs of queries, the newest last.
@@ -166,7 +185,7 @@ mod tests {
             stages: vec![],
         };
         for number in 1..=PROFILES_MAX as u64 + 1 {
-            let kept = profiles.keep(ObjectId(1), format!("SELECT {number}"), profile.clone());
+            let kept = profiles.keep((ObjectId(1), 7), format!("SELECT {number}"), profile.clone());
             assert_eq!(kept.id, number);
         }
         assert!(profiles.get(1).is_none());

@@ -113,6 +113,19 @@ async fn perform(
             ));
         }
     };
+    // As in PostgreSQL, ALTER TABLE gives a new name to what is no table, too.
+    let kind = match &operation {
+        AlterOperation::RenameTo(_) if kind == ObjectKind::Table => {
+            let found = names::resolve(session, &session.scope(), &alter.name);
+            let found = found.map_or(kind, |object| object.kind);
+            let is_renamed = matches!(
+                found,
+                ObjectKind::View | ObjectKind::MaterializedView | ObjectKind::Index | ObjectKind::Sequence
+            );
+            if is_renamed { found } else { kind }
+        }
+        _ => kind,
+    };
     // A table is waited for before the right to change definitions, which others are to have meanwhile.
     let mut held = None;
     let locks = match &operation {

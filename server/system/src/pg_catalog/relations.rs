@@ -26,6 +26,21 @@ const FILES_OID: i64 = 13_100;
 /// The oid of the tablespace that everything is in: `pg_default`, as in PostgreSQL.
 const TABLESPACE_OID: i64 = 1663;
 
+/// The extensions that are there without being made, all in `pg_catalog`: oid, name, version.
+const EXTENSIONS: [(i64, &str, &str); 2] =
+    [(13_561, "plpgsql", "1.0"), (13_562, "pg_stat_statements", "1.10")];
+
+fn pg_extension((oid, name, version): (i64, &str, &str)) -> Row {
+    Row::from([
+        ("oid", oid.to_string()),
+        ("extname", name.to_owned()),
+        ("extowner", OWNER.to_string()),
+        ("extnamespace", "11".to_owned()),
+        ("extrelocatable", "f".to_owned()),
+        ("extversion", version.to_owned()),
+    ])
+}
+
 /// The rows of a relation; `None`: it does not name our objects. `system`: the relations of `mr_catalog`.
 pub fn rows(
     catalog: &CatalogSnapshot,
@@ -49,6 +64,7 @@ pub fn rows(
         "pg_foreign_table" => pg_foreign_table(catalog, database),
         "pg_enum" => own_types::pg_enum(catalog, database),
         "pg_sequence" => sequences::pg_sequence(catalog, database),
+        "pg_extension" => EXTENSIONS.map(pg_extension).into(),
         "pg_foreign_server" => vec![Row::from([
             ("oid", FILES_OID.to_string()),
             ("srvname", "files".to_string()),

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use millrace_auth::seal::SealingKey;
 use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_postgres::units;
+use reqwest::Url;
 
 use super::Config;
 
@@ -298,6 +299,19 @@ pub const KEYS: &[Key] = &[
         set: |config, text| tuned(config, "log_min_duration_statement", text),
     },
     Key {
+        name: "otlp_endpoint",
+        default: "",
+        help: "Collector of OpenTelemetry that a span is sent to for each statement (OTLP over HTTP), such as \
+               http://127.0.0.1:4318. Empty: none.",
+        set: |config, text| {
+            config.otlp_endpoint = match text {
+                "" => None,
+                text => Some(collector(text)?),
+            };
+            Ok(())
+        },
+    },
+    Key {
         name: "memory_limit",
         default: "auto",
         help: "Memory limit of the process, such as 600MB; auto: 70 % of the machine's memory, or of its \
@@ -415,6 +429,12 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     let wrong = "an address is host:port, such as 127.0.0.1:5433";
     let mut addresses = text.to_socket_addrs().map_err(|_| wrong.to_owned())?;
     addresses.next().ok_or_else(|| wrong.to_owned())
+}
+
+fn collector(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).ok();
+    url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        .ok_or_else(|| "it is a URL, such as http://127.0.0.1:4318".to_owned())
 }
 
 fn boolean(text: &str) -> Result<bool, String> {

@@ -261,7 +261,7 @@ async fn take_in(request: Request, session: Arc<Session>, body: Body) -> Result<
     if let Some(running) = running {
         running.done(answered.clone());
     }
-    state.metrics.ingested(answered.rows);
+    state.told.metrics.ingested(answered.rows);
     if request.wait == Wait::Applied {
         flush(&session).await?;
     }

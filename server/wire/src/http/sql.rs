@@ -36,7 +36,6 @@ use super::request::{Part, SqlRequest, Whole, parameter_text};
 use super::results::{Completion, ResultWriter};
 use super::{State, error};
 use crate::metrics::StatementKind;
-use crate::slow;
 
 /// The header that names a statement: chosen by the client, else by the server.
 pub(super) const QUERY_ID: HeaderName = HeaderName::from_static("x-query-id");
@@ -264,10 +263,9 @@ struct Answer {
 }
 
 impl Execution {
-    /// Counts a statement that has ended, and writes it down if it took long.
+    /// Tells of a statement that has ended.
     fn ended(&self, kind: StatementKind, succeeded: bool, duration: Duration) {
-        self.state.metrics.statement(kind, succeeded, duration);
-        slow::log(&self.statements.session, succeeded, duration);
+        (self.state.told).ended(&self.statements.session, kind, succeeded, duration);
     }
 
     /// The next result with its first rows; `None` after the last.

@@ -115,7 +115,7 @@ pub async fn post(Entered(state): Entered, headers: HeaderMap, Whole(body): Whol
         return error::plain(StatusCode::NOT_ACCEPTABLE, message);
     };
     let started = Instant::now();
-    let metrics = Arc::clone(&state.metrics);
+    let metrics = Arc::clone(&state.told.metrics);
     let begun = begin(state, &headers, &body, form).await;
     metrics.statement(StatementKind::Select, begun.is_ok(), started.elapsed());
     begun.unwrap_or_else(|refusal| error::response(&refusal))

@@ -23,8 +23,8 @@ use super::message;
 use super::startup::{self, Hello};
 use super::wire::{Closed, Wire};
 use crate::addresses::{Addresses, Place};
+use crate::ended::Told;
 use crate::login::Doors;
-use crate::metrics::Metrics;
 use crate::slot::{DatabaseSlot, signalled};
 use crate::tls::{Encrypt, Tls};
 
@@ -46,8 +46,8 @@ pub struct Shared {
     pub places: Arc<Semaphore>,
     /// Places for each address.
     pub addresses: Arc<Addresses>,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
+    /// Who is told of statements.
+    pub told: Told,
     /// The longest statement.
     pub statement_bytes_max: usize,
     /// The longest message.

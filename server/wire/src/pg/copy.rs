@@ -36,7 +36,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 PgWireFrontendMessage::CopyDone(_) => {
                     let copied = copy.finish().await?;
                     let rows = copied.rows;
-                    self.shared.metrics.ingested(rows - copied.rejected);
+                    self.shared.told.metrics.ingested(rows - copied.rejected);
                     return Ok(CommandTag::rows("COPY", rows));
                 }
                 PgWireFrontendMessage::CopyFail(fail) => return Err(copy.fail(&fail.message).into()),

@@ -91,7 +91,7 @@ async fn serve(
         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY on a connection");
     }
     keep_alive(&stream, peer);
-    let _open = shared.metrics.connection_opened("pg");
+    let _open = shared.told.metrics.connection_opened("pg");
     connection::serve(
         Stream::new(stream, shared.tls.clone(), Side::Postgres),
         peer.to_string(),

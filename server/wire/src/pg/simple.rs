@@ -15,7 +15,6 @@ use super::connection::{Connection, Failure};
 use super::message::{self, Format, RowWriter};
 use super::wire::Closed;
 use crate::metrics::StatementKind;
-use crate::slow;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers a Query message.
@@ -31,10 +30,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.ready().await
     }
 
-    /// Counts a statement that has ended, and writes it down if it took long.
+    /// Tells of a statement that has ended.
     pub(super) fn ended(&self, kind: StatementKind, succeeded: bool, duration: Duration) {
-        self.shared.metrics.statement(kind, succeeded, duration);
-        slow::log(&self.session, succeeded, duration);
+        self.shared.told.ended(&self.session, kind, succeeded, duration);
     }
 
     async fn run_statements(&mut self, sql: &str) -> Result<(), Failure> {

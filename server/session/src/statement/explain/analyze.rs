@@ -43,10 +43,8 @@ pub(super) async fn query(
     let forecast = predict::of_plan(session.database(), &query_text, &physical, nanoseconds(planning));
     let mut profile = session.profile_physical(Arc::clone(&physical), planning).await?;
     profile.machine.stolen = nanoseconds(stolen_time().saturating_sub(stolen));
-    let kept = session
-        .database()
-        .profiles()
-        .keep(scope.acting.role, query_text, profile);
+    let by = (scope.acting.role, session.id());
+    let kept = (session.database().profiles()).keep(by, query_text, profile);
     let mut lines = shown(&kept, options)?;
     let id = kept.id;
     if options.format == ExplainFormat::Text {

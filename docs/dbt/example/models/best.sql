@@ -1,0 +1,2 @@
+{{ config(materialized="view") }}
+SELECT customer, total FROM {{ ref("totals") }} ORDER BY total DESC LIMIT 3

@@ -1,0 +1,2 @@
+{{ config(materialized="stream") }}
+(customer INT, amount INT)
