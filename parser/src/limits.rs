@@ -405,10 +405,86 @@ mod tests {
     }
 
     #[test]
+    fn lists_and_nesting_have_limits() {
+        let list = |count: usize| vec!["x"; count].join(", ");
+        let nested = |before: &str, count: usize, after: &str| {
+            format!("SELECT {}1{}", before.repeat(count), after.repeat(count))
+        };
+        let with = |count: usize| {
+            let queries: Vec<String> = (0..count).map(|n| format!("q{n} AS (SELECT 1, 2)")).collect();
+            format!("WITH {} SELECT 1", queries.join(", "))
+        };
+        let cases: [(&dyn Fn(usize) -> String, usize); 12] = [
+            (&|count| format!("SELECT {}", list(count)), 1_664),
+            (
+                &|count| format!("SELECT 1 UNION SELECT {} FROM a, b", list(count)),
+                1_664,
+            ),
+            (
+                &|count| format!("SELECT a IS DISTINCT FROM {}", list(count)),
+                1_664,
+            ),
+            (
+                &|count| format!("SELECT 1 FROM t ORDER BY {}", list(count)),
+                1_664,
+            ),
+            (
+                &|count| format!("SELECT 1 FROM t GROUP BY {} HAVING true", list(count)),
+                1_664,
+            ),
+            (
+                &|count| format!("SELECT 1 FROM {} WHERE a IN (1, 2)", list(count)),
+                500,
+            ),
+            (
+                &|count| format!("SELECT 1 FROM a JOIN b ON true, {}", list(count - 1)),
+                500,
+            ),
+            (&with, 500),
+            (&|count| format!("SELECT * FROM ({}) y", with(count)), 500),
+            (&|count| nested("(SELECT ", count, ")"), 12),
+            (&|count| nested("1 IN (SELECT 1 WHERE ", count, ")"), 12),
+            (&|count| nested("row(", count, ")"), 12),
+        ];
+        for (number, (text, limit)) in cases.into_iter().enumerate() {
+            assert!(
+                !refused(&text(limit)),
+                "{number}: {:?}",
+                parse(&text(limit)).err()
+            );
+            assert!(refused(&text(limit + 1)), "{number}");
+        }
+        assert!(refused(&format!(
+            "SELECT {}1{}",
+            "(".repeat(13),
+            ", 2)".repeat(13)
+        )));
+        assert!(refused(&format!(
+            "CREATE TABLE t ({})",
+            vec!["x int"; 10_000].join(", ")
+        )));
+        // What is no expression may be nested, and what is no list may be long.
+        for fine in [
+            nested("(", 40, ")"),
+            nested("abs(", 40, ")"),
+            format!(
+                "SELECT * FROM {}a{}",
+                "(SELECT * FROM ".repeat(20),
+                ") q".repeat(20)
+            ),
+            format!("INSERT INTO t ({}) VALUES ({})", list(1_600), list(1_600)),
+            format!("SELECT 1 IN ({})", list(10_000)),
+            format!("SELECT f({}) FROM t", list(3_000)),
+        ] {
+            assert!(!refused(&fine), "{}", &fine[..40]);
+        }
+    }
+
+    #[test]
     fn long_lists_are_fine() {
         let values = vec!["(1, 'a', -2.5, now() - interval '1 day')"; 5_000].join(", ");
         assert!(parse(&format!("INSERT INTO t VALUES {values}")).is_ok());
         let list = vec!["a.b + 1"; 3_000].join(", ");
-        assert!(parse(&format!("SELECT {list} FROM t WHERE x IN ({list})")).is_ok());
+        assert!(parse(&format!("SELECT f({list}) FROM t WHERE x IN ({list})")).is_ok());
     }
 }

@@ -38,7 +38,7 @@ enum Step {
 pub const PASSES: &[Pass] = &[
     Pass {
         name: "size of the text",
-        what: "refuses more WITH queries, relations or columns than a statement may have",
+        what: "refuses a statement that reads more relations than it may",
         why_here: "first: all others walk the text, and take time with its size",
         step: Step::Text(|statement, _| complexity::check_statement(statement)),
     },

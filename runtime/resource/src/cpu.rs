@@ -46,7 +46,7 @@ pub use slots::{process_cpu_time, stolen_time, thread_cpu_time};
 pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits};
 pub use work::Work;
 
-const SLOT_STACK_BYTES: usize = 8 << 20;
+const SLOT_STACK_BYTES: usize = 16 << 20;
 /// How long tasks of each class waited for a slot and kept it.
 #[derive(Debug, Default)]
 pub struct ClassTimes {
