@@ -1,7 +1,7 @@
 //! How often each statement was executed, for how long and with how many rows: `pg_stat_statements`.
 //!
 //! A statement is counted for who executed it, in the database where, and without its constants. It is counted when it has ended without
-//! an error. There is room for [`ENTRIES_MAX`] statements and [`TEXTS_BYTES_MAX`] of their texts: when either is short, those that were
+//! an error. There is room for [`ENTRIES_MAX`] statements and `TEXTS_BYTES_MAX` of their texts: when either is short, those that were
 //! executed least go, one in twenty, as in PostgreSQL.
 
 mod text;

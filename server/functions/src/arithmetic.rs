@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Datum, Float64Array, Scalar};
 use arrow::compute::kernels::numeric::{add, mul, sub};
-use arrow::datatypes::{DECIMAL128_MAX_SCALE, DataType, Field, Float32Type, Float64Type};
+use arrow::datatypes::{DECIMAL128_MAX_SCALE, DataType, Field, FieldRef, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{DFSchema, Result, exec_datafusion_err};
@@ -294,16 +294,21 @@ impl ExprPlanner for CheckedIntegers {
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         expr.left = agreed(expr.left, schema)?.data;
         expr.right = agreed(expr.right, schema)?.data;
-        if is_arithmetic(&expr.op) {
-            expr.left = signed(expr.left, schema)?;
-            expr.right = signed(expr.right, schema)?;
+        if matches!(expr.op, BinaryOperator::And | BinaryOperator::Or) {
+            return Ok(PlannerResult::Original(expr));
         }
-        // What has no type yet is a parameter: the operator infers it.
-        let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema))
+        // What has no type yet is a parameter: the operator infers it. DataFusion names all of an expression to say its type: of a
+        // long chain of operators that takes long, so it is asked once.
+        let (Ok((_, mut left)), Ok((_, mut right))) =
+            (expr.left.to_field(schema), expr.right.to_field(schema))
         else {
             return Ok(PlannerResult::Original(expr));
         };
         let arithmetic = is_arithmetic(&expr.op);
+        if arithmetic {
+            signed(&mut expr.left, &mut left, schema)?;
+            signed(&mut expr.right, &mut right, schema)?;
+        }
         if arithmetic || is_comparison(&expr.op) {
             if let Some(literal) = read_as(&expr.left, &right)? {
                 expr.left = literal;
@@ -322,17 +327,22 @@ impl ExprPlanner for CheckedIntegers {
             expr.left = narrowed(expr.left);
             expr.right = narrowed(expr.right);
         }
-        let widened = |expr: Expr, own: &Field, other: &Field| {
+        let widened = |expr: &mut Expr, own: &FieldRef, other: &Field| -> Result<FieldRef> {
             // A `real` beside another number is a `double precision`.
             let is_real = |field: &Field| field.data_type() == &DataType::Float32;
-            match is_real(own) && !is_real(other) && is_number(other.data_type()) {
-                true => expr.cast_to(&DataType::Float64, schema),
-                false => Ok(expr),
+            if is_real(own) && !is_real(other) && is_number(other.data_type()) {
+                return cast_in_place(expr, own, &DataType::Float64, schema);
+            }
+            // It may be another than it was.
+            match expr {
+                Expr::Literal(..) => Ok(expr.to_field(schema)?.1),
+                _ => Ok(Arc::clone(own)),
             }
         };
-        expr.left = widened(expr.left, &left, &right)?;
-        expr.right = widened(expr.right, &right, &left)?;
-        let (left, right) = (expr.left.to_field(schema)?.1, expr.right.to_field(schema)?.1);
+        let (left, right) = (
+            widened(&mut expr.left, &left, &right)?,
+            widened(&mut expr.right, &right, &left)?,
+        );
         if !defined(&left, &expr.op, &right) {
             let error = SqlError::new(
                 SqlState::UndefinedFunction,
@@ -347,7 +357,7 @@ impl ExprPlanner for CheckedIntegers {
                 .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
                 .into());
         }
-        let (left, right) = (expr.left.get_type(schema)?, expr.right.get_type(schema)?);
+        let (left, right) = (left.data_type().clone(), right.data_type().clone());
         if expr.op == BinaryOperator::Divide && division::quotient(&left, &right).is_some() {
             return Ok(PlannerResult::Planned(
                 self.divide.call(vec![expr.left, expr.right]),
@@ -476,11 +486,17 @@ fn defined(left: &Field, operator: &BinaryOperator, right: &Field) -> bool {
 }
 
 /// What counts rows (`row_number()`, `rank()`) is unsigned in DataFusion and a `bigint` in PostgreSQL.
-fn signed(expr: Expr, schema: &DFSchema) -> Result<Expr> {
-    match expr.get_type(schema) {
-        Ok(DataType::UInt64) => expr.cast_to(&DataType::Int64, schema),
-        _ => Ok(expr),
+fn signed(expr: &mut Expr, field: &mut FieldRef, schema: &DFSchema) -> Result<()> {
+    if field.data_type() == &DataType::UInt64 {
+        *field = cast_in_place(expr, field, &DataType::Int64, schema)?;
     }
+    Ok(())
+}
+
+/// Casts an expression whose field is known, and says what its field is then.
+fn cast_in_place(expr: &mut Expr, field: &Field, to: &DataType, schema: &DFSchema) -> Result<FieldRef> {
+    *expr = std::mem::take(expr).cast_to(to, schema)?;
+    Ok(Arc::new(field.clone().with_data_type(to.clone())))
 }
 
 /// An integer literal that fits an `integer`, as one.

@@ -87,6 +87,9 @@ fn read_as(expr: Expr, type_name: &str) -> Expr {
 
 impl ExprPlanner for PgOperators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        if matches!(expr.op, BinaryOperator::And | BinaryOperator::Or) {
+            return Ok(PlannerResult::Original(expr));
+        }
         // What has no type yet is a parameter: DataFusion infers it.
         let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema))
         else {
