@@ -12,13 +12,17 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query, Statement, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    self, GroupByExpr, Ident, ObjectName, Query, Select, Statement, Visitor,
+};
 use millrace_parser::walk::Walk;
 
 use crate::error::{Fault, Faulty};
 
 /// The most relations that a statement reads, with those of WITH queries for each place in which they are named.
 pub const RELATIONS_MAX: usize = 2_000;
+/// The most grouping sets of a SELECT, as in PostgreSQL. CUBE has as many as its columns have subsets.
+pub const GROUPING_SETS_MAX: usize = 4_096;
 /// The most operations of a plan on the way from its result to a relation.
 pub const PLAN_DEPTH_MAX: usize = 1_200;
 /// The most operations of a plan, with all that views and WITH queries stand for.
@@ -101,6 +105,25 @@ impl Visitor for Count {
             return ControlFlow::Continue(());
         }
         self.read(relations)
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<String> {
+        let GroupByExpr::Expressions(keys, _) = &select.group_by else {
+            return ControlFlow::Continue(());
+        };
+        let sets = |key: &ast::Expr| match key {
+            ast::Expr::Cube(keys) => 1_usize.checked_shl(keys.len() as u32).unwrap_or(usize::MAX),
+            ast::Expr::Rollup(keys) => keys.len() + 1,
+            ast::Expr::GroupingSets(sets) => sets.len(),
+            _ => 1,
+        };
+        let sets = keys.iter().map(sets).fold(1_usize, usize::saturating_mul);
+        match sets > GROUPING_SETS_MAX {
+            true => ControlFlow::Break(format!(
+                "too many grouping sets present (maximum {GROUPING_SETS_MAX})"
+            )),
+            false => ControlFlow::Continue(()),
+        }
     }
 
     fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<String> {
@@ -262,6 +285,23 @@ mod tests {
     fn refusal(sql: &str) -> Option<String> {
         let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);
         check_statement(&statement).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn grouping_sets_are_counted_before_they_are_made() {
+        let cube = |columns: usize| {
+            let columns: Vec<_> = (0..columns).map(|n| format!("c{n}")).collect();
+            format!("SELECT 1 FROM t GROUP BY CUBE ({})", columns.join(", "))
+        };
+        assert_eq!(refusal(&cube(12)), None);
+        for columns in [13, 40, 64, 200] {
+            assert!(
+                refusal(&cube(columns)).unwrap().contains("grouping sets"),
+                "{columns}"
+            );
+        }
+        let both = "SELECT 1 FROM t GROUP BY CUBE (a, b, c, d, e, f, g), ROLLUP (h, i, j), CUBE (k, l, m, n)";
+        assert!(refusal(both).unwrap().contains("grouping sets"));
     }
 
     #[test]

@@ -482,6 +482,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn values_have_a_limit() {
+        let mut settings = Settings::new("millrace");
+        assert!(settings.set("search_path", &"a".repeat(VALUE_BYTES_MAX)).is_ok());
+        for name in ["search_path", "application_name", "my.own"] {
+            let error = settings
+                .set(name, &"a".repeat(VALUE_BYTES_MAX + 1))
+                .err()
+                .unwrap();
+            assert_eq!(error.code, SqlState::InvalidParameterValue, "{name}");
+        }
+    }
+
+    #[test]
     fn settings_are_set_shown_and_reset() {
         let mut settings = Settings::new("millrace");
         assert_eq!(settings.get("statement_timeout").unwrap(), "0");

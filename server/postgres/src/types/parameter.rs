@@ -8,7 +8,7 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::forms::datetime;
 use crate::from_internal;
 use crate::types::parse::datetime::MICROS_PER_DAY;
-use crate::types::{from_pg, parse};
+use crate::types::{DIMENSIONS_MAX, from_pg, parse};
 
 /// Days from 1970-01-01 to 2000-01-01, where PostgreSQL counts from.
 const EPOCH_DAYS: i32 = 10_957;
@@ -198,8 +198,6 @@ fn numeric_text(bytes: &[u8]) -> Option<String> {
 
 /// An array: how many dimensions it has, a flag for NULLs, the element's type, each dimension's length and lower bound, the elements.
 fn array_text(element: &Type, bytes: &[u8]) -> Option<String> {
-    /// As many as PostgreSQL's arrays have at most.
-    const DIMENSIONS_MAX: usize = 6;
     let dimensions = usize::try_from(int(bytes, 0)?).ok()?;
     if dimensions == 0 {
         return Some("{}".to_string());
@@ -211,6 +209,15 @@ fn array_text(element: &Type, bytes: &[u8]) -> Option<String> {
         .map(|dimension| usize::try_from(int(bytes, 12 + 8 * dimension)?).ok())
         .collect::<Option<_>>()?;
     let mut at = 12 + 8 * dimensions;
+    // Each element takes four bytes at least; the lengths alone could ask for any number of empty arrays.
+    let elements = lengths
+        .iter()
+        .try_fold(1_usize, |product, length| product.checked_mul(*length))?;
+    match elements {
+        0 => return (at == bytes.len()).then(|| "{}".to_string()),
+        _ if elements > bytes.len() / 4 => return None,
+        _ => {}
+    }
     let mut out = String::new();
     put_dimension(element, bytes, &lengths, &mut at, &mut out)?;
     (at == bytes.len()).then_some(out)
@@ -308,6 +315,21 @@ mod tests {
         let list = as_list_array(&value).unwrap().value(0);
         let list = arrow::array::AsArray::as_primitive::<Int32Type>(list.as_ref()).clone();
         assert_eq!(list.iter().collect::<Vec<_>>(), vec![Some(5), None]);
+    }
+
+    /// A few bytes can say that they are two billion arrays of nothing, or of something that is not there.
+    #[test]
+    fn lengths_of_arrays_are_not_believed() {
+        let read = |words: &[i32]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            from_binary(&Type::INT4_ARRAY, Some(&bytes))
+        };
+        let empty = read(&[2, 0, 23, i32::MAX, 1, 0, 1]).unwrap().to_array().unwrap();
+        assert_eq!(as_list_array(&empty).unwrap().value(0).len(), 0);
+        for lengths in [[i32::MAX, i32::MAX, i32::MAX], [i32::MAX, 1, 1], [1, 1, i32::MAX]] {
+            let [a, b, c] = lengths;
+            assert!(read(&[3, 0, 23, a, 1, b, 1, c, 1, 4, 5]).is_err(), "{lengths:?}");
+        }
     }
 
     #[test]
