@@ -164,8 +164,11 @@ pub(crate) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
     // The token before, white space apart, and whether the statement makes a relation with columns.
     let mut before: Option<&Token> = None;
     let mut is_definition = false;
-    for token in tokens {
-        if matches!(token.token, Token::Whitespace(_)) {
+    let is_grant = tokens.iter().find(|token| !is_space(token)).is_some_and(|first| {
+        is_word(Some(&first.token), Keyword::GRANT) || is_word(Some(&first.token), Keyword::REVOKE)
+    });
+    for (at, token) in tokens.iter().enumerate() {
+        if is_space(token) {
             continue;
         }
         let last = before.replace(&token.token);
@@ -230,7 +233,7 @@ pub(crate) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
                     if keyword != Keyword::ON {
                         frame.list = None;
                     }
-                    if keyword == Keyword::SELECT {
+                    if keyword == Keyword::SELECT && !is_grant {
                         frame.begin(List::Select);
                         if !std::mem::replace(&mut frame.has_query, true)
                             && !is_outermost
@@ -251,7 +254,9 @@ pub(crate) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
                     frame.begin(List::From)
                 }
                 Keyword::BY => frame.begin(List::By),
-                Keyword::WITH if last.is_none_or(|last| *last == Token::LParen) => frame.begin(List::With),
+                Keyword::WITH if frame.list.is_none() && begins_queries(&tokens[at + 1..]) => {
+                    frame.begin(List::With);
+                }
                 Keyword::TABLE if is_outermost && !frame.has_query => is_definition = true,
                 Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => frame.set_operations += 1,
                 keyword if is_operator_word(keyword) => frame.chain += 1,
@@ -269,6 +274,22 @@ pub(crate) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn is_space(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_))
+}
+
+/// Whether queries are named behind a WITH, which stands before options and in types, too.
+fn begins_queries(behind: &[TokenWithSpan]) -> bool {
+    let mut behind = behind
+        .iter()
+        .filter(|token| !is_space(token))
+        .map(|token| &token.token);
+    let (next, after) = (behind.next(), behind.next());
+    is_word(next, Keyword::RECURSIVE)
+        || matches!(next, Some(Token::Word(_)))
+            && (is_word(after, Keyword::AS) || matches!(after, Some(Token::LParen)))
 }
 
 fn is_word(token: Option<&Token>, keyword: Keyword) -> bool {
@@ -414,7 +435,7 @@ mod tests {
             let queries: Vec<String> = (0..count).map(|n| format!("q{n} AS (SELECT 1, 2)")).collect();
             format!("WITH {} SELECT 1", queries.join(", "))
         };
-        let cases: [(&dyn Fn(usize) -> String, usize); 12] = [
+        let cases: [(&dyn Fn(usize) -> String, usize); 17] = [
             (&|count| format!("SELECT {}", list(count)), 1_664),
             (
                 &|count| format!("SELECT 1 UNION SELECT {} FROM a, b", list(count)),
@@ -442,6 +463,14 @@ mod tests {
             ),
             (&with, 500),
             (&|count| format!("SELECT * FROM ({}) y", with(count)), 500),
+            (&|count| format!("EXPLAIN {}", with(count)), 500),
+            (&|count| format!("CREATE VIEW v AS {}", with(count)), 500),
+            (&|count| format!("INSERT INTO t (a, b) {}", with(count)), 500),
+            (&|count| with(count).replacen("q0", "RECURSIVE q0 (a, b)", 1), 500),
+            (
+                &|count| format!("GRANT {} ON t TO u; SELECT {}", list(3_000), list(count)),
+                1_664,
+            ),
             (&|count| nested("(SELECT ", count, ")"), 12),
             (&|count| nested("1 IN (SELECT 1 WHERE ", count, ")"), 12),
             (&|count| nested("row(", count, ")"), 12),
@@ -475,6 +504,11 @@ mod tests {
             format!("INSERT INTO t ({}) VALUES ({})", list(1_600), list(1_600)),
             format!("SELECT 1 IN ({})", list(10_000)),
             format!("SELECT f({}) FROM t", list(3_000)),
+            format!("GRANT SELECT ON t TO {}", list(3_000)),
+            format!(
+                "CREATE TABLE t (a timestamp with time zone, {})",
+                vec!["x int"; 1_500].join(", ")
+            ),
         ] {
             assert!(!refused(&fine), "{}", &fine[..40]);
         }

@@ -236,7 +236,7 @@ impl Sizes {
 ///
 /// # Errors
 /// [`Fault::LimitExceeded`].
-fn check_type(data_type: &DataType) -> Result<()> {
+pub fn check_type(data_type: &DataType) -> Result<()> {
     fn nested(data_type: &DataType, dimensions: usize, levels: usize) -> Result<()> {
         let exceeded = |message| {
             Err(Faulty {

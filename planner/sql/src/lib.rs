@@ -20,6 +20,7 @@
 //! [`CatalogReader`]. It does no I/O and reads no clock.
 
 pub mod binding;
+pub mod called;
 pub mod catalog;
 pub mod complexity;
 pub mod copies;

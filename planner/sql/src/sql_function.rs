@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_parser::walk::{Walk, walk_expressions};
 
+use crate::called::Called;
 use crate::catalog::{CatalogReader, SqlFunction};
 use crate::error::{Fault, Faulty};
 use crate::template::{self, call};
@@ -81,27 +82,14 @@ impl VisitorMut for Expander<'_> {
 impl Expander<'_> {
     /// The query that a function in FROM is; `None`: it is another relation.
     fn relation(&self, factor: &TableFactor) -> Result<Option<TableFactor>> {
-        let (name, given, alias, with_ordinality) = match factor {
-            TableFactor::Table {
-                name,
-                args: Some(args),
-                alias,
-                with_ordinality,
-                ..
-            } => (name, &args.args, alias, *with_ordinality),
-            TableFactor::Function {
-                name,
-                args,
-                alias,
-                with_ordinality,
-                ..
-            } => (name, args, alias, *with_ordinality),
-            _ => return Ok(None),
+        let Some(called) = Called::of(factor) else {
+            return Ok(None);
         };
+        let (name, alias) = (called.name, called.alias);
         let Some(function) = self.catalog.function(name)? else {
             return Ok(None);
         };
-        if with_ordinality {
+        if called.with_ordinality {
             let message = format!("function {name} WITH ORDINALITY is not supported");
             return Err(DataFusionError::NotImplemented(message));
         }
@@ -110,11 +98,11 @@ impl Expander<'_> {
         };
         written.name = name.clone();
         if let FunctionArguments::List(list) = &mut written.args {
-            list.args = given.clone();
+            list.args = called.arguments.to_vec();
         }
         let body = self.body(&written, &function)?;
-        let called = name.0.last().and_then(|part| part.as_ident().cloned());
-        let called = called.unwrap_or_else(|| Ident::new("f"));
+        let last = name.0.last().and_then(|part| part.as_ident().cloned());
+        let own_name = last.unwrap_or_else(|| Ident::new("f"));
         let query = match body {
             Expr::Nested(inner) if function.gives_rows => match *inner {
                 Expr::Subquery(query) => query,
@@ -127,22 +115,22 @@ impl Expander<'_> {
                 let mut query = template::parse("SELECT 1")
                     .map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
                 if let SetExpr::Select(select) = query.body.as_mut() {
-                    let alias = alias.as_ref().map_or(called.clone(), |alias| alias.name.clone());
+                    let alias = alias.map_or(own_name.clone(), |alias| alias.name.clone());
                     select.projection = vec![SelectItem::ExprWithAlias { expr: value, alias }];
                 }
                 Box::new(query)
             }
         };
-        let mut shown = alias.clone().unwrap_or_else(|| TableAlias {
+        let mut shown = alias.cloned().unwrap_or_else(|| TableAlias {
             explicit: true,
-            name: called.clone(),
+            name: own_name.clone(),
             columns: vec![],
             at: None,
         });
         // A column that is called after the function is called after its alias.
         if let SetExpr::Select(select) = query.body.as_ref()
             && let [SelectItem::ExprWithAlias { alias: column, .. }] = select.projection.as_slice()
-            && folded(column) == folded(&called)
+            && folded(column) == folded(&own_name)
             && shown.columns.is_empty()
         {
             shown.columns.push(TableAliasColumnDef {

@@ -46,6 +46,7 @@ pub use slots::{process_cpu_time, stolen_time, thread_cpu_time};
 pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits};
 pub use work::Work;
 
+/// What plans and frees a plan calls itself for each of its levels, which in a build that is not optimised takes much.
 const SLOT_STACK_BYTES: usize = 16 << 20;
 /// How long tasks of each class waited for a slot and kept it.
 #[derive(Debug, Default)]

@@ -35,9 +35,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use datafusion::sql::sqlparser::ast::{self, ArrayElemTypeDef, ExactNumberInfo, TimezoneInfo};
+use millrace_sql::complexity::check_type;
 use postgres_types::Type;
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::from_internal;
 use crate::types::enumeration::{EnumType, VALUES};
 
 /// The key in a field's metadata under which the name of the SQL type stands where Arrow's says too little.
@@ -189,7 +191,7 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
         ) => {
             // Arrays of arrays are PostgreSQL's multidimensional arrays: the same type whatever the dimensions.
             let array = from_sql(element)?.array();
-            check_dimensions(&array.data_type)?;
+            check_type(&array.data_type).map_err(from_internal::datafusion)?;
             array
         }
         Sql::Custom(name, words) => {
@@ -226,28 +228,6 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
         }
         other => return Err(SqlError::unsupported(format!("type {other} is not supported"))),
     })
-}
-
-/// The most dimensions of an array, as in PostgreSQL.
-pub const DIMENSIONS_MAX: usize = 6;
-
-/// Refuses arrays of too many dimensions.
-///
-/// # Errors
-/// SQLSTATE 54000.
-pub fn check_dimensions(array: &DataType) -> SqlResult<()> {
-    let mut dimensions = 0;
-    let mut at = array;
-    while let DataType::List(element) = at {
-        (dimensions, at) = (dimensions + 1, element.data_type());
-    }
-    if dimensions <= DIMENSIONS_MAX {
-        return Ok(());
-    }
-    Err(SqlError::new(
-        SqlState::ProgramLimitExceeded,
-        format!("number of array dimensions ({dimensions}) exceeds the maximum allowed ({DIMENSIONS_MAX})"),
-    ))
 }
 
 /// The names that a misspelt type is compared with.

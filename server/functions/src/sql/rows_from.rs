@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_parser::ast::ROWS_FROM;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_sql::called::Called;
 use millrace_sql::copies::{copy, original};
 
 use crate::syntax::{self, call, text};
@@ -33,28 +34,11 @@ const RECORDS: [&str; 11] = [
 /// # Errors
 /// Something in it is no function, or one whose rows have several columns.
 pub(super) fn unnested(factor: &TableFactor) -> SqlResult<Option<TableFactor>> {
-    let (name, arguments, alias, with_ordinality) = match factor {
-        TableFactor::Table {
-            name,
-            args: Some(args),
-            alias,
-            with_ordinality,
-            ..
-        } => (name, &args.args, alias, *with_ordinality),
-        TableFactor::Function {
-            name,
-            args,
-            alias,
-            with_ordinality,
-            ..
-        } => (name, args, alias, *with_ordinality),
-        _ => return Ok(None),
-    };
-    if !is(name, ROWS_FROM) {
+    let Some(called) = Called::of(factor).filter(|called| is(called.name, ROWS_FROM)) else {
         return Ok(None);
-    }
+    };
     let (mut names, mut arrays) = (vec![], vec![]);
-    for argument in arguments {
+    for argument in called.arguments {
         let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(function))) = argument else {
             return Err(SqlError::new(
                 SqlState::SyntaxError,
@@ -86,7 +70,7 @@ pub(super) fn unnested(factor: &TableFactor) -> SqlResult<Option<TableFactor>> {
             arrays.push(call(ROWS_OF, vec![rows]));
         }
     }
-    let mut alias = alias.clone().unwrap_or_else(|| TableAlias {
+    let mut alias = called.alias.cloned().unwrap_or_else(|| TableAlias {
         explicit: true,
         name: Ident::with_quote('"', names.first().cloned().unwrap_or_default()),
         columns: vec![],
@@ -96,7 +80,7 @@ pub(super) fn unnested(factor: &TableFactor) -> SqlResult<Option<TableFactor>> {
     if let ([only], true) = (names.as_mut_slice(), alias.columns.is_empty()) {
         *only = millrace_parser::fold(&alias.name);
     }
-    if with_ordinality {
+    if called.with_ordinality {
         names.push("ordinality".to_owned());
     }
     for (position, name) in names.into_iter().enumerate().skip(alias.columns.len()) {
@@ -115,7 +99,7 @@ pub(super) fn unnested(factor: &TableFactor) -> SqlResult<Option<TableFactor>> {
         array_exprs: arrays,
         with_offset: false,
         with_offset_alias: None,
-        with_ordinality,
+        with_ordinality: called.with_ordinality,
     }))
 }
 

@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, Value,
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_sql::called::Called;
 
 use crate::arrays::acl;
 use crate::jsonb;
@@ -29,22 +30,14 @@ fn without_rows(factor: &ast::TableFactor) -> ast::TableFactor {
 
 /// Set-returning functions that DataFusion has not, in FROM: `f(x) AS a` is `LATERAL (SELECT f(x)) AS a`.
 pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>> {
-    let (name, given, alias, with_ordinality) = match factor {
-        ast::TableFactor::Table {
-            name,
-            args: Some(args),
-            alias,
-            with_ordinality,
-            ..
-        } => (name, &args.args, alias, with_ordinality),
-        ast::TableFactor::Function {
-            name,
-            args,
-            alias,
-            with_ordinality,
-            ..
-        } => (name, args, alias, with_ordinality),
-        _ => return Ok(None),
+    let Some(Called {
+        name,
+        arguments: given,
+        alias,
+        with_ordinality,
+    }) = Called::of(factor)
+    else {
+        return Ok(None);
     };
     let Some(ObjectNamePart::Identifier(function)) = name.0.last() else {
         return Ok(None);
@@ -89,12 +82,12 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
     if function == "generate_series" && !is_of_times(&expressions) {
         return Ok(None);
     }
-    if *with_ordinality {
+    if with_ordinality {
         let array = array_of(&function, expressions).ok_or_else(|| {
             SqlError::unsupported(format!("{function}() WITH ORDINALITY is not supported"))
                 .with_hint("unnest() WITH ORDINALITY is.")
         })?;
-        return Ok(Some(numbered(array, &function, column, alias.as_ref())));
+        return Ok(Some(numbered(array, &function, column, alias)));
     }
     let mut query = parsed_query("SELECT 1")?;
     if let SetExpr::Select(select) = query.body.as_mut() {
@@ -105,11 +98,11 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
                 expr: call("unnest", vec![call(crate::zoned_shift::SERIES, series.to_vec())]),
                 alias: column,
             }],
-            ("jsonb_to_record" | "json_to_record", [object]) => record(&function, object, alias.as_ref())?,
+            ("jsonb_to_record" | "json_to_record", [object]) => record(&function, object, alias)?,
             ("jsonb_to_recordset" | "json_to_recordset", [array]) => {
                 let items = call("unnest", vec![call("jsonb_items", vec![array.clone()])]);
                 let item = call(crate::cast::NAME, vec![items, text("jsonb")]);
-                record(&function, &item, alias.as_ref())?
+                record(&function, &item, alias)?
             }
             ("jsonb_each" | "json_each", [object]) => members(object, BinaryOperator::Arrow),
             ("jsonb_each_text" | "json_each_text", [object]) => members(object, BinaryOperator::LongArrow),
@@ -119,7 +112,7 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
             }],
         };
     }
-    let mut alias = alias.clone().unwrap_or_else(|| unnamed(&function));
+    let mut alias = alias.cloned().unwrap_or_else(|| unnamed(&function));
     // The columns of a record have their names already.
     if alias.columns.iter().any(|column| column.data_type.is_some()) {
         alias.columns.clear();

@@ -2,13 +2,14 @@
 
 use arrow::array::ArrayRef;
 use datafusion::scalar::ScalarValue;
+use millrace_sql::complexity::DIMENSIONS_MAX;
 use postgres_types::{Kind, Type};
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::forms::datetime;
 use crate::from_internal;
 use crate::types::parse::datetime::MICROS_PER_DAY;
-use crate::types::{DIMENSIONS_MAX, from_pg, parse};
+use crate::types::{from_pg, parse};
 
 /// Days from 1970-01-01 to 2000-01-01, where PostgreSQL counts from.
 const EPOCH_DAYS: i32 = 10_957;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, ListArray, StringArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef};
+use millrace_sql::complexity::DIMENSIONS_MAX;
 
 use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::parse::CellError;
-use crate::types::{DIMENSIONS_MAX, type_name};
+use crate::types::type_name;
 
 /// Converts a column of array texts whose elements are `item`; `element` is the same with all that is known of it.
 ///
