@@ -9,7 +9,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::ast::OptionEntry;
-use crate::dialect::DIALECT;
+use crate::dialect::{self, DIALECT};
 use crate::error::Failure;
 use crate::identifier::is_reserved;
 use crate::source::Source;
@@ -47,6 +47,7 @@ impl DerefMut for Reader<'_> {
 impl<'a> Reader<'a> {
     /// A cursor at the first of `tokens`.
     pub(crate) fn new(source: &'a Source<'a>, tokens: Vec<TokenWithSpan>) -> Self {
+        dialect::begin(tokens.len());
         let parser = Parser::new(&DIALECT)
             .with_recursion_limit(RECURSION_LIMIT)
             .with_tokens_with_locations(tokens);
