@@ -1,11 +1,17 @@
 //! `coalesce`, `nullif`, `greatest` and `least` of uuid, json, jsonb and enums: what they give is of that type too.
 //!
-//! DataFusion's know these types as the texts that hold them. Everything else is as there, under the same names.
+//! DataFusion's know these types as the texts that hold them. Everything else is as there, under the same names, but for
+//! `coalesce`: DataFusion writes it as a CASE that has each argument twice. Where that would be a wrong answer (a volatile argument
+//! would be evaluated twice) or a needless one (nothing behind the first argument can fail), it stays a function.
 
 use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::is_not_null;
+use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
@@ -15,6 +21,7 @@ use datafusion::scalar::ScalarValue;
 use millrace_postgres::types::enumeration::is_enum;
 use millrace_postgres::types::{ANNOTATION, SqlType, sql_name};
 
+use crate::arguments::on_arrays;
 use crate::{cast, enums};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -24,8 +31,8 @@ struct Alike {
 
 /// The functions.
 pub fn udfs() -> Vec<Arc<ScalarUDF>> {
-    use datafusion::functions::core::{coalesce, greatest, least, nullif};
-    [coalesce(), nullif(), greatest(), least()]
+    use datafusion::functions::core::{coalesce, greatest, least, nullif, nvl};
+    [coalesce(), nvl(), nullif(), greatest(), least()]
         .into_iter()
         .map(|inner| Arc::new(ScalarUDF::from(Alike { inner })))
         .collect()
@@ -50,6 +57,59 @@ fn common<'a>(mut fields: impl Iterator<Item = &'a Field>) -> Option<SqlType> {
 fn is_typed(value: Option<&ScalarValue>, field: &Field) -> bool {
     let is_annotated = field.metadata().contains_key(ANNOTATION);
     is_annotated || !matches!(value, Some(ScalarValue::Utf8(_) | ScalarValue::Null))
+}
+
+/// How many nodes the arguments of a `coalesce` may have that is written as a CASE.
+const NODES_MAX: usize = 500;
+
+/// The arguments with those of a `coalesce` among them in its place: `coalesce(coalesce(a, b), c)` is `coalesce(a, b, c)`.
+fn flattened(args: Vec<Expr>) -> Vec<Expr> {
+    let inner = |expr: Expr| match expr {
+        Expr::ScalarFunction(call) if call.func.name() == "coalesce" => call.args,
+        other => vec![other],
+    };
+    args.into_iter().flat_map(inner).collect()
+}
+
+/// Whether `coalesce` of these is to be evaluated as a function, and not as a CASE that evaluates an argument only where all before
+/// it are NULL, but has all of them but the last twice.
+fn is_eager(args: &[Expr]) -> bool {
+    let cannot_fail = |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::Literal(..));
+    let Some((_, repeated)) = args.split_last() else {
+        return false;
+    };
+    args.iter().skip(1).all(cannot_fail)
+        || repeated.iter().any(Expr::is_volatile)
+        || repeated.iter().map(nodes).sum::<usize>() > NODES_MAX
+}
+
+/// How many expressions an expression is made of, itself included.
+fn nodes(expr: &Expr) -> usize {
+    let mut count = 0;
+    // The visitor does not fail.
+    let _ = expr.apply(|_| {
+        count += 1;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    count
+}
+
+/// The first of the values of each row that is not NULL.
+fn first_not_null(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+    on_arrays(args, |arrays, _| {
+        let mut arrays = arrays.iter();
+        let first = arrays
+            .next()
+            .ok_or_else(|| exec_datafusion_err!("coalesce must have at least one argument"))?;
+        let mut values: ArrayRef = Arc::clone(first);
+        for other in arrays {
+            if values.logical_null_count() == 0 {
+                break;
+            }
+            values = zip(&is_not_null(&values)?, &values, other)?;
+        }
+        Ok(values)
+    })
 }
 
 impl ScalarUDFImpl for Alike {
@@ -80,6 +140,10 @@ impl ScalarUDFImpl for Alike {
         })
     }
 
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         self.inner.coerce_types(arg_types)
     }
@@ -93,6 +157,13 @@ impl ScalarUDFImpl for Alike {
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let args = match self.is_coalesce() {
+            true => flattened(args),
+            false => args,
+        };
+        if self.is_coalesce() && args.len() > 1 && is_eager(&args) {
+            return Ok(ExprSimplifyResult::Original(args));
+        }
         let mut fields = vec![];
         for arg in &args {
             let value = match arg {
@@ -120,6 +191,16 @@ impl ScalarUDFImpl for Alike {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        self.inner.invoke_with_args(args)
+        match self.is_coalesce() {
+            true => first_not_null(&args),
+            false => self.inner.invoke_with_args(args),
+        }
+    }
+}
+
+impl Alike {
+    /// Whether it is `coalesce`, or what DataFusion calls `nvl` if it has two arguments.
+    fn is_coalesce(&self) -> bool {
+        matches!(self.name(), "coalesce" | "nvl")
     }
 }
