@@ -250,7 +250,9 @@ fn grain(expression: &Expr, schema: &DFSchema) -> Result<Grain> {
         },
         Expr::ScalarFunction(call) => match (call.func.name(), call.args.as_slice()) {
             ("int_add", [inner, Expr::Literal(offset, _)] | [Expr::Literal(offset, _), inner])
-            | ("int_subtract", [inner, Expr::Literal(offset, _)]) => moved(expression, inner, offset, schema),
+            | ("int_subtract" | "date_pli" | "date_mii", [inner, Expr::Literal(offset, _)]) => {
+                moved(expression, inner, offset, schema)
+            }
             ("date_trunc", [Expr::Literal(unit, _), inner]) => {
                 grain(inner, schema)?;
                 let unit = text(unit).unwrap_or_default().to_ascii_lowercase();

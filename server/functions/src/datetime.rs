@@ -7,22 +7,24 @@
 //! | `age(t, t)` | the difference in years, months, days and time |
 //! | `timezone(zone, t)` | `t AT TIME ZONE zone` |
 //! | `timestamp_difference(t, t)`, `date_difference(d, d)` | `t - t` in days and time, `d - d` in days |
+//! | `date_pli(d, n)`, `date_mii(d, n)` | `d + n`, `d - n` in days |
 //! | `timestamp_of_epoch(x)` | `to_timestamp(x)` |
 //! | `overlaps(t, t, t, t)` | `(t, t) OVERLAPS (t, t)` |
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int32Array,
+    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array,
     IntervalMonthDayNanoArray, TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, Float64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    DataType, Date32Type, Float64Type, Int64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit,
+    TimestampMicrosecondType,
 };
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::interval::intervals;
@@ -31,6 +33,7 @@ use millrace_postgres::types::zone::Zone;
 use millrace_postgres::types::{is_text, timestamptz};
 
 use crate::arguments::on_arrays;
+use crate::names;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -55,11 +58,15 @@ pub enum Function {
     Difference,
     /// `date_difference`
     Days,
+    /// `date_pli`
+    DaysLater,
+    /// `date_mii`
+    DaysEarlier,
     /// `timestamp_of_epoch`
     OfEpoch,
 }
 
-const ALL: [Function; 9] = [
+const ALL: [Function; 11] = [
     Function::SortKey,
     Function::Multiply,
     Function::Divide,
@@ -68,6 +75,8 @@ const ALL: [Function; 9] = [
     Function::Overlaps,
     Function::Difference,
     Function::Days,
+    Function::DaysLater,
+    Function::DaysEarlier,
     Function::OfEpoch,
 ];
 
@@ -106,8 +115,14 @@ impl ScalarUDFImpl for DateTimeFunction {
             Function::Overlaps => "overlaps",
             Function::Difference => "timestamp_difference",
             Function::Days => "date_difference",
+            Function::DaysLater => "date_pli",
+            Function::DaysEarlier => "date_mii",
             Function::OfEpoch => "timestamp_of_epoch",
         }
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        names::called(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {
@@ -119,6 +134,7 @@ impl ScalarUDFImpl for DateTimeFunction {
             Function::SortKey => DataType::Decimal128(38, 0),
             Function::Multiply | Function::Divide | Function::Age | Function::Difference => INTERVAL,
             Function::Days => DataType::Int32,
+            Function::DaysLater | Function::DaysEarlier => DataType::Date32,
             Function::OfEpoch => timestamptz(),
             Function::Overlaps => DataType::Boolean,
             Function::TimeZone => match arg_types.get(1) {
@@ -187,6 +203,8 @@ impl DateTimeFunction {
                     .collect::<SqlResult<Int32Array>>()?;
                 Arc::new(days)
             }
+            (Function::DaysLater, [dates, days]) => days_later(dates, days, 1)?,
+            (Function::DaysEarlier, [dates, days]) => days_later(dates, days, -1)?,
             (Function::OfEpoch, [seconds]) => {
                 let instants = floats(seconds)?
                     .iter()
@@ -213,6 +231,36 @@ impl DateTimeFunction {
             _ => return Err(exec_datafusion_err!("{} has other arguments", self.name())),
         })
     }
+}
+
+/// The first date there is, 4714-11-24 BC, in days since 1970.
+const FIRST_DATE: i64 = -2_440_588;
+/// The last one, 5874897-12-31.
+const LAST_DATE: i64 = 2_145_042_905;
+
+/// The dates so many days later, or earlier; an infinite date stays what it is.
+fn days_later(dates: &ArrayRef, days: &ArrayRef, sign: i64) -> Result<ArrayRef> {
+    let later = |date: i32, days: i64| -> SqlResult<i32> {
+        if date == i32::MAX || date == i32::MIN {
+            return Ok(date);
+        }
+        days.checked_mul(sign)
+            .and_then(|days| i64::from(date).checked_add(days))
+            .filter(|date| (FIRST_DATE..=LAST_DATE).contains(date))
+            .and_then(|date| i32::try_from(date).ok())
+            .ok_or_else(|| SqlError::new(SqlState::DatetimeFieldOverflow, "date out of range"))
+    };
+    let (dates, days) = (cast(dates, &DataType::Date32)?, cast(days, &DataType::Int64)?);
+    let out = dates
+        .as_primitive::<Date32Type>()
+        .iter()
+        .zip(days.as_primitive::<Int64Type>())
+        .map(|(date, days)| match (date, days) {
+            (Some(date), Some(days)) => later(date, days).map(Some),
+            _ => Ok(None),
+        })
+        .collect::<SqlResult<Date32Array>>()?;
+    Ok(Arc::new(out))
 }
 
 fn in_order(a: i64, b: i64) -> (i64, i64) {

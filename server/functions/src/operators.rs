@@ -221,7 +221,7 @@ fn times(expr: &RawBinaryExpr, kinds: (Kind, Kind)) -> Option<Expr> {
     let (left, right) = (expr.left.clone(), expr.right.clone());
     let timestamp = |date: Expr| cast(date, DataType::Timestamp(TimeUnit::Microsecond, None));
     let interval = |length: Expr| cast(length, DataType::Interval(IntervalUnit::MonthDayNano));
-    let days = |date: Expr| cast(date, DataType::Int32);
+    let shifted = |function, date, days| Some(datetime::udf(function).call(vec![date, days]));
     let is_number = |kind| matches!(kind, Kind::Integer | Kind::Number);
     let scale = |function, interval, number| Some(datetime::udf(function).call(vec![interval, number]));
     match (&expr.op, kinds) {
@@ -250,18 +250,9 @@ fn times(expr: &RawBinaryExpr, kinds: (Kind, Kind)) -> Option<Expr> {
             BinaryOperator::Minus,
             (Kind::Timestamp, Kind::Timestamp | Kind::Date) | (Kind::Date, Kind::Timestamp),
         ) => Some(datetime::udf(Function::Difference).call(vec![left, right])),
-        (BinaryOperator::Plus, (Kind::Date, Kind::Integer)) => Some(cast(
-            binary_expr(days(left), Operator::Plus, days(right)),
-            DataType::Date32,
-        )),
-        (BinaryOperator::Plus, (Kind::Integer, Kind::Date)) => Some(cast(
-            binary_expr(days(right), Operator::Plus, days(left)),
-            DataType::Date32,
-        )),
-        (BinaryOperator::Minus, (Kind::Date, Kind::Integer)) => Some(cast(
-            binary_expr(days(left), Operator::Minus, days(right)),
-            DataType::Date32,
-        )),
+        (BinaryOperator::Plus, (Kind::Date, Kind::Integer)) => shifted(Function::DaysLater, left, right),
+        (BinaryOperator::Plus, (Kind::Integer, Kind::Date)) => shifted(Function::DaysLater, right, left),
+        (BinaryOperator::Minus, (Kind::Date, Kind::Integer)) => shifted(Function::DaysEarlier, left, right),
         _ => None,
     }
 }
