@@ -15,6 +15,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use millrace_sql::workarounds::nested_cast::CastsAsCalls;
 
 use barrier::PutBarriers;
 use fence::Fenced;
@@ -32,7 +33,7 @@ pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + 
     std::iter::once(barriers).chain(rules).collect()
 }
 
-/// DataFusion's logical rules, some of them kept from plans that they make wrong.
+/// DataFusion's logical rules, some of them kept from plans that they make wrong, and at last [`CastsAsCalls`].
 ///
 /// * `ExtractEquijoinPredicate` adds plain equalities to the keys of a join in which NULL keys are equal (`a IS NOT DISTINCT
 ///   FROM b`), whose NULLs then match too.
@@ -52,6 +53,7 @@ pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             };
             Arc::new(Guarded { rule, applies })
         })
+        .chain([Arc::new(CastsAsCalls::default()) as Arc<dyn OptimizerRule + Send + Sync>])
         .collect()
 }
 

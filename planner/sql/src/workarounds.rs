@@ -7,6 +7,7 @@ pub(crate) mod array_literal;
 pub mod case_type;
 pub(crate) mod counted_sets;
 pub(crate) mod named_windows;
+pub mod nested_cast;
 pub mod subquery;
 pub(crate) mod unread_clauses;
 pub(crate) mod with_recursive;

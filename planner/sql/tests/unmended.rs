@@ -3,12 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::datatypes::DataType;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Schema};
 use arrow::util::display::array_value_to_string;
 use datafusion::common::config::Dialect;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{ColumnarValue, Operator};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{CastExpr, binary, lit};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::scalar::ScalarValue;
 
 /// A fault, and a statement on which it shows.
 struct Fault {
@@ -158,7 +165,10 @@ const FAULTS: &[Fault] = &[
 ];
 
 /// The file whose fault shows in a plan only: see [`a_case_has_the_type_of_its_first_branch`].
-const IN_PLANS: &[&str] = &["sql/src/workarounds/case_type.rs"];
+const IN_PLANS: &[&str] = &[
+    "sql/src/workarounds/case_type.rs",
+    "sql/src/workarounds/nested_cast.rs",
+];
 
 async fn context() -> Result<SessionContext> {
     let mut config = SessionConfig::new().with_target_partitions(1);
@@ -221,6 +231,62 @@ async fn a_case_has_the_type_of_its_first_branch() {
         .unwrap();
     assert_eq!(plan.schema().field(0).data_type(), &DataType::Int64);
     assert_eq!(answer(sql).await.unwrap(), "2.5");
+}
+
+/// How often a physical expression is asked whether it may be NULL.
+#[derive(Debug, Eq, PartialEq, Hash)]
+struct Asked;
+
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+impl std::fmt::Display for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("asked")
+    }
+}
+
+impl PhysicalExpr for Asked {
+    fn data_type(&self, _: &Schema) -> Result<DataType> {
+        Ok(DataType::Int32)
+    }
+
+    fn nullable(&self, _: &Schema) -> Result<bool> {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn evaluate(&self, _: &RecordBatch) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(ScalarValue::Int32(None)))
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![]
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+        Ok(self)
+    }
+
+    fn fmt_sql(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("asked")
+    }
+}
+
+/// `nested_cast`: what is within casts and operators in turn is asked twice as often at each turn.
+#[test]
+fn a_physical_cast_asks_twice() {
+    let one = lit(1_i32);
+    let times = |turns: usize| {
+        let mut expression: Arc<dyn PhysicalExpr> = Arc::new(Asked);
+        for _ in 0..turns {
+            let sum = binary(expression, Operator::Plus, Arc::clone(&one), &Schema::empty()).unwrap();
+            expression = Arc::new(CastExpr::new(sum, DataType::Int32, None));
+        }
+        ASKED.store(0, Ordering::Relaxed);
+        expression.nullable(&Schema::empty()).unwrap();
+        ASKED.load(Ordering::Relaxed)
+    };
+    assert_eq!([times(1), times(2), times(8)], [2, 4, 256]);
 }
 
 #[test]

@@ -1,0 +1,142 @@
+//! Casts of what operators give, as calls of a function.
+//!
+//! A physical cast asks what it casts twice whether it may be NULL: itself, and for its field. An operator asks its sides, so where
+//! casts and operators take turns, in an expression or in projections that become one, the questions double with each turn: a chain
+//! of thirty views that compare and cast did not end. A function says once and for all what it gives. (No issue was found.)
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, ScalarValue, exec_datafusion_err};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Cast, ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+/// The rule that puts the function there.
+#[derive(Debug)]
+pub struct CastsAsCalls {
+    function: Arc<ScalarUDF>,
+}
+
+impl Default for CastsAsCalls {
+    fn default() -> Self {
+        let signature = Signature::any(2, Volatility::Immutable);
+        CastsAsCalls {
+            function: Arc::new(ScalarUDF::from(Held { signature })),
+        }
+    }
+}
+
+impl OptimizerRule for CastsAsCalls {
+    fn name(&self) -> &'static str {
+        "casts_as_calls"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expression| {
+            let name = names.save(&expression);
+            let changed = expression.transform_up(|node| match node {
+                Expr::Cast(Cast { expr, field })
+                    if is_operation(&expr) && is_plain(&field) && !reads_clock(&expr) =>
+                {
+                    let target = Expr::Literal(ScalarValue::try_from(field.data_type())?, None);
+                    Ok(Transformed::yes(self.function.call(vec![*expr, target])))
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+            Ok(changed.update_data(|expression| name.restore(expression)))
+        })
+    }
+}
+
+/// Whether an expression asks others for what it may be.
+fn is_operation(expression: &Expr) -> bool {
+    matches!(
+        expression,
+        Expr::BinaryExpr(_)
+            | Expr::Not(_)
+            | Expr::Negative(_)
+            | Expr::Case(_)
+            | Expr::Between(_)
+            | Expr::InList(_)
+            | Expr::Like(_)
+            | Expr::SimilarTo(_)
+            | Expr::IsNull(_)
+            | Expr::IsNotNull(_)
+            | Expr::IsTrue(_)
+            | Expr::IsNotTrue(_)
+            | Expr::IsFalse(_)
+            | Expr::IsNotFalse(_)
+            | Expr::IsUnknown(_)
+            | Expr::IsNotUnknown(_)
+    )
+}
+
+/// Whether an expression depends on more than its columns. How a view follows the clock is read from operators and casts.
+fn reads_clock(expression: &Expr) -> bool {
+    let found = expression.exists(|part| {
+        Ok(match part {
+            Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
+            // The clock of a view is one.
+            Expr::Placeholder(_) => true,
+            _ => false,
+        })
+    });
+    found.unwrap_or(true)
+}
+
+/// Whether a cast is to a type alone, and not to a field that says more.
+fn is_plain(field: &Field) -> bool {
+    field.name().is_empty() && field.metadata().is_empty()
+}
+
+/// `held_cast(value, NULL of a type)`: the value in that type.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Held {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Held {
+    fn name(&self) -> &'static str {
+        "held_cast"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        let target = arg_types.get(1).cloned();
+        target.ok_or_else(|| exec_datafusion_err!("held_cast takes a value and a NULL of a type"))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let [value, target] = args.arg_fields else {
+            return Err(exec_datafusion_err!(
+                "held_cast takes a value and a NULL of a type"
+            ));
+        };
+        let field = Field::new(self.name(), target.data_type().clone(), value.is_nullable());
+        Ok(Arc::new(field.with_metadata(value.metadata().clone())))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let value = (args.args.first())
+            .ok_or_else(|| exec_datafusion_err!("held_cast takes a value and a NULL of a type"))?;
+        value.cast_to(args.return_field.data_type(), None)
+    }
+}
