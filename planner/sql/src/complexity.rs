@@ -5,7 +5,7 @@
 //! Everything that walks, optimises or frees such a plan recurses, and takes time with its size; so both are counted here, before
 //! anything does. What a shared part is made of is counted once for each place in which it stands, but looked at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::arrow::datatypes::DataType;
@@ -32,6 +32,12 @@ pub const PLAN_NODES_MAX: usize = 20_000;
 pub const DIMENSIONS_MAX: usize = 6;
 /// Rows and arrays within each other. The text of a row doubles the quotes of one within it, and so does not grow too long.
 pub const TYPES_NESTED_MAX: usize = 12;
+
+/// How many times conditions and other operations may take turns within each other.
+///
+/// To say what a CASE, BETWEEN, IN, LIKE or NOT is, DataFusion 55 asks what is within it twice: for the type, and for whether it
+/// may be NULL, and so do most operations with a CASE within them. Each turn takes about four times as long as the one before.
+pub const TURNS_MAX: usize = 8;
 
 fn too_complex(message: String) -> DataFusionError {
     let fault = Fault::TooComplex;
@@ -63,6 +69,53 @@ struct Frame {
 #[derive(Default)]
 struct Count {
     frames: Vec<Frame>,
+    /// The expressions on the way to what is looked at: the kind of each, and how often kinds have taken turns.
+    turns: Vec<(Kind, usize)>,
+    /// The conditions of the CASEs among them, by where they are in memory. A CASE there is a turn, unlike one that is a result.
+    conditions: HashSet<usize>,
+}
+
+/// What an expression is to those that ask for its type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// These ask twice.
+    Case,
+    Not,
+    In,
+    Like,
+    /// Has its first side twice, and so is a turn by itself.
+    Between,
+    Other,
+}
+
+impl Kind {
+    /// The kind of an expression that is no leaf.
+    fn of(expression: &ast::Expr) -> Option<Self> {
+        use ast::Expr as E;
+        Some(match expression {
+            E::Case { .. } => Kind::Case,
+            E::InList { .. } | E::InSubquery { .. } => Kind::In,
+            E::Like { .. } | E::ILike { .. } | E::SimilarTo { .. } => Kind::Like,
+            E::UnaryOp {
+                op: ast::UnaryOperator::Not,
+                ..
+            } => Kind::Not,
+            E::Between { .. } => Kind::Between,
+            E::Nested(_) | E::Identifier(_) | E::CompoundIdentifier(_) | E::Value(_) => return None,
+            _ => Kind::Other,
+        })
+    }
+
+    /// How often kinds have taken turns once this is within what has done so `above`.
+    fn within(self, above: Option<(Kind, usize)>) -> (Kind, usize) {
+        match above {
+            // Two changes are a turn: to another kind, and back.
+            Some((_, turns)) if self == Kind::Between => (self, turns + 2),
+            Some((kind, turns)) if kind == self => (self, turns),
+            Some((_, turns)) => (self, turns + 1),
+            None => (self, 0),
+        }
+    }
 }
 
 impl Count {
@@ -88,7 +141,7 @@ impl Visitor for Count {
         let with = query.with.as_ref().map_or(&[][..], |with| &with.cte_tables);
         let names = with
             .iter()
-            .map(|with| (place(&with.query), folded(&with.alias.name)));
+            .map(|with| (place(with.query.as_ref()), folded(&with.alias.name)));
         self.frames.push(Frame {
             names: names.collect(),
             ..Frame::default()
@@ -126,6 +179,38 @@ impl Visitor for Count {
         }
     }
 
+    fn pre_visit_expr(&mut self, expression: &ast::Expr) -> ControlFlow<String> {
+        let mut above = self.turns.last().copied();
+        if self.conditions.remove(&place(expression)) {
+            above = above.map(|above| Kind::Other.within(Some(above)));
+        }
+        let turn = match Kind::of(expression) {
+            Some(kind) => kind.within(above),
+            None => above.unwrap_or((Kind::Other, 0)),
+        };
+        if turn.1 > 2 * TURNS_MAX {
+            return ControlFlow::Break(format!(
+                "conditions and other operations are nested in each other more than {TURNS_MAX} times"
+            ));
+        }
+        self.turns.push(turn);
+        if let ast::Expr::Case {
+            operand, conditions, ..
+        } = expression
+        {
+            let of_branches = conditions.iter().map(|branch| place(&branch.condition));
+            self.conditions.extend(of_branches);
+            self.conditions
+                .extend(operand.iter().map(|operand| place(operand.as_ref())));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &ast::Expr) -> ControlFlow<String> {
+        self.turns.pop();
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<String> {
         let with = match name.0.as_slice() {
             [only] => only.as_ident().map(folded),
@@ -137,8 +222,8 @@ impl Visitor for Count {
     }
 }
 
-fn place(query: &Query) -> usize {
-    std::ptr::from_ref(query) as usize
+fn place<T>(part: &T) -> usize {
+    std::ptr::from_ref(part) as usize
 }
 
 fn folded(name: &Ident) -> String {
@@ -302,6 +387,46 @@ mod tests {
         }
         let both = "SELECT 1 FROM t GROUP BY CUBE (a, b, c, d, e, f, g), ROLLUP (h, i, j), CUBE (k, l, m, n)";
         assert!(refusal(both).unwrap().contains("grouping sets"));
+    }
+
+    /// What is asked for its type twice at each turn is refused where it would be asked a million times, and not what is long.
+    #[test]
+    fn turns_of_conditions_are_counted() {
+        let nested = |step: &str, times: usize| {
+            let one = |expression: String, _| step.replace("{}", &expression);
+            format!("SELECT {} FROM t", (0..times).fold("a".to_owned(), one))
+        };
+        let turning = [
+            "abs(CASE WHEN b THEN {} ELSE 2 END)",
+            "CASE WHEN ({}) IN (1, 2) THEN 1 ELSE 2 + b END",
+            "CASE WHEN ({}) IN (1) THEN 1 END",
+            "CASE WHEN {} THEN b END",
+            "CASE (({})) WHEN 1 THEN 2 END",
+            "CASE WHEN NOT ({} LIKE 'a') THEN 'b' END",
+            "(({}) BETWEEN 1 AND 3)::int",
+            "((NOT ({}))::int > 2)",
+            "CASE WHEN ({}) BETWEEN 1 AND 4 THEN 1 ELSE 2 END",
+        ];
+        for step in turning {
+            assert_eq!(refusal(&nested(step, 4)), None, "{step}");
+            assert!(
+                refusal(&nested(step, 12))
+                    .unwrap()
+                    .contains("nested in each other"),
+                "{step}"
+            );
+        }
+        for step in [
+            "CASE WHEN b THEN {} ELSE 2 END",
+            "({} + 1)",
+            "abs({})",
+            "(({}) > 1)::int",
+        ] {
+            assert_eq!(refusal(&nested(step, 50)), None, "{step}");
+        }
+        // Side by side is not within each other.
+        let wide = vec!["abs(CASE WHEN b THEN 1 ELSE 2 END)"; 200].join(" + ");
+        assert_eq!(refusal(&format!("SELECT {wide} FROM t")), None);
     }
 
     #[test]

@@ -384,7 +384,13 @@ impl<'a> Input<'a> {
                 (
                     "lag" | "lead" | "first_value" | "last_value" | "nth_value" | "min" | "max",
                     [value, ..],
-                ) if of_enum(&self.notes(value)) => self.notes(value),
+                ) => {
+                    let notes = self.notes(value);
+                    match of_enum(&notes) {
+                        true => notes,
+                        false => self.own(expr),
+                    }
+                }
                 _ => self.own(expr),
             },
             _ => self.own(expr),
@@ -398,13 +404,14 @@ impl<'a> Input<'a> {
 
     /// What all of them have that are not NULL.
     fn agreed<'e>(&self, expressions: impl Iterator<Item = &'e Expr>) -> Notes {
-        let (nulls, mut typed): (Vec<&Expr>, Vec<&Expr>) = expressions.partition(|expr| is_null(expr));
+        let (nulls, typed): (Vec<&Expr>, Vec<&Expr>) = expressions.partition(|expr| is_null(expr));
+        // Each is asked once: expressions nest, and what is asked twice at every level takes twice as long with each.
+        let mut typed: Vec<(&Expr, Notes)> = typed.into_iter().map(|expr| (expr, self.notes(expr))).collect();
         // A quoted literal beside an enum is one of its values.
-        if typed.iter().any(|expr| of_enum(&self.notes(expr))) {
-            typed.retain(|expr| !matches!(expr, Expr::Literal(ScalarValue::Utf8(_), None)));
+        if typed.iter().any(|(_, notes)| of_enum(notes)) {
+            typed.retain(|(expr, _)| !matches!(expr, Expr::Literal(ScalarValue::Utf8(_), None)));
         }
-        let all: Vec<Notes> = typed.into_iter().map(|expr| self.notes(expr)).collect();
-        let agreed = agreed(all.iter());
+        let agreed = agreed(typed.iter().map(|(_, notes)| notes));
         match nulls.is_empty() {
             true => agreed,
             false => without_length(agreed),
