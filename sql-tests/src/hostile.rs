@@ -1,5 +1,5 @@
 //! A client that wants to end the server, or to stop it for everybody: statements of a `grammar` with sizes, depths and counts
-//! turned up, and bytes at random in each state of the protocol (`bytes`).
+//! turned up, expressions in which operations take turns (`turns`), and bytes at random in each state of the protocol (`bytes`).
 //!
 //! The server is a child process with little address space, so that what takes memory without asking for it ends the process there
 //! and then. After each attack another session has to be answered; at the end a view has to be what its query says. Attacks
@@ -9,6 +9,7 @@
 
 mod bytes;
 mod grammar;
+mod turns;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -31,6 +32,8 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Each of so many attacks is one with bytes.
 const WITH_BYTES: u32 = 8;
+/// Each of so many others is one with turns.
+const WITH_TURNS: u32 = 12;
 /// Each of so many ends with a look at the view.
 const WITH_VIEW: u64 = 50;
 
@@ -79,7 +82,10 @@ async fn attacks(seed: u64, total: u64, mut tell: impl FnMut(&Seen)) -> Result<S
             seen.with_bytes += 1;
             bytes::attack(process.pg, &mut random).await
         } else {
-            let attack = Grammar::new(&mut random).attack();
+            let attack = match random.random_ratio(1, WITH_TURNS) {
+                true => Attack::Statements(vec![turns::statement(&mut random)]),
+                false => Grammar::new(&mut random).attack(),
+            };
             if shows {
                 println!("{number}: {}", shortened(&attack.to_string()));
             }

@@ -24,7 +24,7 @@ use millrace_postgres::types::parse::number::exact_digits;
 use millrace_postgres::types::{self, ANNOTATION, is_text, parse};
 use millrace_sql::workarounds::case_type::agreed;
 
-use crate::{arguments, division};
+use crate::{arguments, division, names};
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -152,6 +152,10 @@ fn wider(left: &DataType, right: &DataType) -> Option<DataType> {
 impl ScalarUDFImpl for Checked {
     fn name(&self) -> &str {
         self.operation.name(self.numbers)
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        names::called(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {

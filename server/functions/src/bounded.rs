@@ -54,6 +54,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_resource::memory::Memory;
 
+use crate::names;
+
 use self::limited::{FOLDED_BYTES_MAX, limited, limited_call, once};
 
 /// The largest value that a function makes, in bytes.
@@ -179,7 +181,7 @@ fn with_pattern(text: Expr, pattern: Expr, room: &Room) -> (Expr, Expr) {
             .is_none_or(|pattern| work::states(pattern) <= work::STATES_SHORT),
         _ => false,
     };
-    let is_looked_at = matches!(&text, Expr::ScalarFunction(call) if call.func.name() == stand_in::MATCHED);
+    let is_looked_at = matches!(&text, Expr::ScalarFunction(call) if call.func.name() == names::MATCHED);
     if is_short || is_looked_at {
         return (text, pattern);
     }
@@ -223,7 +225,7 @@ impl Limits {
 /// A constant where none is repeated for each row: a large literal as it was, a call whose result counts once.
 fn plain(expr: Expr) -> Expr {
     match expr {
-        Expr::ScalarFunction(mut call) if call.func.name() == stand_in::CONSTANT && call.args.len() == 1 => {
+        Expr::ScalarFunction(mut call) if call.func.name() == names::CONSTANT && call.args.len() == 1 => {
             plain(call.args.remove(0))
         }
         Expr::ScalarFunction(call) => Expr::ScalarFunction(once(call)),

@@ -32,6 +32,7 @@ use millrace_postgres::types::{self, ANNOTATION, SqlType, digits, is_text, lengt
 
 use crate::arguments::constant;
 use crate::arithmetic::range;
+use crate::names;
 
 /// The function's name.
 pub const NAME: &str = "pg_cast";
@@ -136,6 +137,10 @@ fn is_fraction(data_type: &DataType) -> bool {
 impl ScalarUDFImpl for PgCast {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        names::called(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {

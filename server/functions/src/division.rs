@@ -10,11 +10,13 @@ use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Floa
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, i256};
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::NUMERIC_PRECISION;
+
+use crate::names;
 
 /// Digits after the point that a quotient has at least.
 const QUOTIENT_SCALE: i8 = 16;
@@ -62,6 +64,10 @@ pub fn quotient(left: &DataType, right: &DataType) -> Option<DataType> {
 impl ScalarUDFImpl for Divide {
     fn name(&self) -> &str {
         "divide"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        names::called(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {

@@ -31,6 +31,7 @@ use self::written::JsonColumn;
 use crate::arguments::on_arrays;
 use crate::bounded::{Budget, work};
 use crate::cast as pg_cast;
+use crate::names;
 
 /// What comes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -445,6 +446,10 @@ impl Jsonb {
 impl ScalarUDFImpl for Jsonb {
     fn name(&self) -> &str {
         self.definition().name
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        names::called(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {

@@ -63,6 +63,7 @@ mod integers;
 pub mod jsonb;
 pub mod length;
 mod made_times;
+mod names;
 pub mod numeric;
 pub mod operators;
 pub mod ordered_set;

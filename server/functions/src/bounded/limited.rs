@@ -21,6 +21,8 @@ use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::SqlError;
 use millrace_resource::cpu::panic_message;
 
+use crate::names;
+
 use super::growth::{self, Growth, Sizes};
 use super::sizes::{Columns, of_constant};
 use super::{BATCH_BYTES_MAX, Room, VALUE_BYTES_MAX, is_exempt, pattern_matched, too_large, work};
@@ -298,7 +300,10 @@ impl ScalarUDFImpl for Limited {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        self.inner.schema_name(args)
+        match names::has_own_name(self.name()) {
+            true => self.inner.schema_name(args),
+            false => names::called(self.name(), args),
+        }
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {

@@ -15,13 +15,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::arguments::on_arrays;
-
-/// What stands for `||`.
-pub const JOINED: &str = "textcat";
-/// What a large constant is in.
-pub const CONSTANT: &str = "constant";
-/// What a text is in that is compared with a pattern.
-pub const MATCHED: &str = "pattern_match";
+use crate::names::{CONSTANT, JOINED, MATCHED};
 
 /// `||` of texts and of bytes.
 pub fn joined() -> Arc<ScalarUDF> {

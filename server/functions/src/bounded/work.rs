@@ -22,7 +22,7 @@ use datafusion::common::Result;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use super::sizes::Columns;
-use super::stand_in::MATCHED;
+use crate::names::MATCHED;
 
 /// Steps that one call may take: some seconds.
 const STEPS_MAX: u64 = 1 << 30;
