@@ -113,6 +113,9 @@ impl Dialect for MillraceDialect {
         if let Some(interval) = interval_with_digits(parser) {
             return Some(interval);
         }
+        if let Some(subquery) = values_as_subquery(parser) {
+            return Some(subquery);
+        }
         POSTGRES.parse_prefix(parser)
     }
 
@@ -220,6 +223,21 @@ fn symmetric_in(expr: &Expr) -> usize {
         ControlFlow::<()>::Continue(())
     });
     count
+}
+
+/// `(VALUES (1))`, which sqlparser takes for a call.
+fn values_as_subquery(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    let [open, word, next]: [Token; 3] = parser.peek_tokens();
+    let is_values = matches!(&word, Token::Word(word) if word.keyword == Keyword::VALUES);
+    if !is_values || open != Token::LParen || next != Token::LParen {
+        return None;
+    }
+    parser.advance_token();
+    let query = parser.parse_query();
+    Some(query.and_then(|query| {
+        parser.expect_token(&Token::RParen)?;
+        Ok(Expr::Subquery(query))
+    }))
 }
 
 /// `INTERVAL(3) '1 s'`, whose digits sqlparser forgets.

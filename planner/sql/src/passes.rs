@@ -12,7 +12,7 @@ use crate::postgres::{names, set_returning};
 use crate::streaming::{time_join, windows};
 use crate::workarounds::{
     aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, subquery,
-    unread_clauses, with_recursive,
+    unread_clauses, values_subquery, with_recursive,
 };
 use crate::{complexity, sql_function};
 
@@ -129,6 +129,12 @@ pub const PASSES: &[Pass] = &[
         what: "refuses a plan that is deeper or larger than one may be",
         why_here: "first of the plan: only here it is known how much a name stands for, and all others recurse",
         step: Step::Plan(|plan, _| complexity::check_plan(&plan).map(|()| plan)),
+    },
+    Pass {
+        name: "subqueries in VALUES",
+        what: "makes a SELECT of a row of VALUES with a subquery",
+        why_here: "before the passes over subqueries, which look for them in projections and filters",
+        step: Step::Plan(|plan, _| values_subquery::as_selects(plan)),
     },
     Pass {
         name: "types that meet",

@@ -10,4 +10,5 @@ pub(crate) mod named_windows;
 pub mod nested_cast;
 pub mod subquery;
 pub(crate) mod unread_clauses;
+pub(crate) mod values_subquery;
 pub(crate) mod with_recursive;

@@ -156,6 +156,13 @@ const FAULTS: &[Fault] = &[
         right: "1 2, 1 1",
     },
     Fault {
+        file: "sql/src/workarounds/values_subquery.rs",
+        issue: None,
+        sql: "VALUES ((SELECT 1)), (2)",
+        does: Does::Fail("ScalarSubqueryExpr evaluated before"),
+        right: "1, 2",
+    },
+    Fault {
         file: "src/query.rs",
         issue: None,
         sql: "SELECT n FROM (SELECT count(*) AS n FROM (VALUES (1)) AS t(x)) AS s WHERE 1 > (SELECT 2)",
