@@ -594,6 +594,36 @@ async fn more_clients_than_are_let_in() {
         .expect("the server stops");
 }
 
+/// An administrator gets in where others do not any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_places_are_for_superusers() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config {
+        connections_max: 4,
+        superuser_reserved_connections: 2,
+        ..throw_away(directory.path())
+    };
+    let fixture = Fixture::with(directory, config).await;
+    run(&fixture.witness, "CREATE ROLE app LOGIN").await.unwrap();
+    let address = fixture.server.pg_addr();
+    let as_app = || async move {
+        let text = format!(
+            "host={} port={} user=app dbname=millrace",
+            address.ip(),
+            address.port()
+        );
+        tokio_postgres::connect(&text, tokio_postgres::NoTls).await
+    };
+    let (_held, connection) = as_app().await.expect("there is a place");
+    let connection = tokio::spawn(connection);
+    let error = as_app().await.err().expect("the others are kept");
+    let words = words(&error);
+    assert!(words.starts_with("53300: remaining connection slots"), "{words}");
+    let administrator = connect(address).await.expect("one is kept for this");
+    assert_eq!(number(&administrator, "SELECT 1").await, 1);
+    connection.abort();
+}
+
 /// Whoever connects and says nothing gives up his place to whoever comes later.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_keep_nobody_out() {

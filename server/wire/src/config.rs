@@ -41,6 +41,8 @@ pub struct Config {
     pub tuning: Tuning,
     /// The most PostgreSQL connections at a time.
     pub connections_max: usize,
+    /// How many of these are kept for superusers.
+    pub superuser_reserved_connections: usize,
     /// The most connections from one address at a time, of both kinds; `None`: any number.
     pub connections_per_address_max: Option<usize>,
     /// The names under which the server is reached over HTTP; none: any.
@@ -83,6 +85,7 @@ impl Default for Config {
             workers: None,
             tuning: Tuning::default(),
             connections_max: 0,
+            superuser_reserved_connections: 0,
             connections_per_address_max: None,
             http_hosts: vec![],
             webhook_private_hosts: PrivateHosts::default(),

@@ -161,6 +161,7 @@ impl Server {
         let shared = Arc::new(Shared {
             sessions_max: connections_max.pg,
             places: Arc::new(Semaphore::new(connections_max.pg)),
+            sessions_reserved: config.superuser_reserved_connections,
             addresses: Arc::clone(&addresses),
             database: Arc::clone(&database),
             tls: tls.clone(),

@@ -328,6 +328,18 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "superuser_reserved_connections",
+        default: "3",
+        help: "How many of these are kept for superusers.",
+        set: |config, text| {
+            config.superuser_reserved_connections = match text.parse() {
+                Ok(number) if number <= 65_536 => number,
+                _ => return Err("it must be a whole number from 0 to 65536".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    Key {
         name: "recursion_iterations_max",
         default: "10000",
         help: "Maximum number of iterations of WITH RECURSIVE in a materialized view within an epoch; a \

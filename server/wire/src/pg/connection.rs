@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::{Stream, StreamExt};
+use millrace_database::Database;
 use millrace_database::running::CancelHandle;
 use millrace_database::sessions::{SessionInfo, TransactionStatus};
 use millrace_postgres::error::{SqlError, SqlState};
@@ -44,6 +45,8 @@ pub struct Shared {
     /// Sessions at a time, and the places that are left.
     pub sessions_max: usize,
     pub places: Arc<Semaphore>,
+    /// How many of these are kept for superusers.
+    pub sessions_reserved: usize,
     /// Places for each address.
     pub addresses: Arc<Addresses>,
     /// Who is told of statements.
@@ -199,6 +202,10 @@ async fn admit<S: Encrypt>(
     let place = Arc::clone(&shared.places)
         .try_acquire_owned()
         .map_err(|_| Closed::Fatal(too_many_clients(shared.sessions_max)))?;
+    if shared.places.available_permits() < shared.sessions_reserved && !is_superuser(&database, &request.user)
+    {
+        return Err(Closed::Fatal(reserved(shared.sessions_reserved)));
+    }
     wire.admitted();
     wire.put(&PgWireBackendMessage::Authentication(Authentication::Ok))?;
 
@@ -242,6 +249,21 @@ fn too_many_from_there(addresses: &Addresses) -> SqlError {
 fn too_many_clients(sessions_max: usize) -> SqlError {
     SqlError::new(SqlState::TooManyConnections, "sorry, too many clients already")
         .with_detail(format!("The limit is {sessions_max} connections."))
+        .with_hint("Close idle connections, use a pool, or raise connections_max.")
+}
+
+fn is_superuser(database: &Database, user: &str) -> bool {
+    let catalog = database.catalog();
+    let role = catalog.login_role(user).and_then(|user| user.role());
+    role.is_some_and(|role| role.superuser)
+}
+
+fn reserved(places: usize) -> SqlError {
+    let message = "remaining connection slots are reserved for roles with the SUPERUSER attribute";
+    SqlError::new(SqlState::TooManyConnections, message)
+        .with_detail(format!(
+            "The last {places} connections are reserved (superuser_reserved_connections)."
+        ))
         .with_hint("Close idle connections, use a pool, or raise connections_max.")
 }
 
