@@ -21,6 +21,8 @@ use known::{Known, find};
 
 /// The longest value of a setting, in bytes: clients read some of them in messages of 30,000.
 const VALUE_BYTES_MAX: usize = 16_384;
+/// The most bytes of all settings that a session makes up, names and values.
+const CUSTOM_BYTES_MAX: usize = 1 << 20;
 /// Settings whose changes the client is told.
 const REPORTED: &[&str] = &[
     "application_name",
@@ -157,6 +159,7 @@ impl Settings {
         let key = name.to_lowercase();
         let Some((known, is_harmless)) = find(name) else {
             if is_custom(name) {
+                self.check_custom(&key, value)?;
                 self.put(&key, value.to_string());
                 return Ok(Changed {
                     reported: None,
@@ -170,6 +173,25 @@ impl Settings {
             reported: REPORTED.iter().find(|reported| **reported == known.name).copied(),
             without_effect: is_harmless.then_some(known.name),
         })
+    }
+
+    /// Refuses a setting that the session makes up when it has made up so many.
+    fn check_custom(&self, key: &str, value: &str) -> SqlResult<()> {
+        let others = self
+            .changed
+            .iter()
+            .filter(|(other, _)| is_custom(other) && *other != key);
+        let bytes: usize = others.map(|(name, value)| name.len() + value.len()).sum();
+        match bytes + key.len() + value.len() > CUSTOM_BYTES_MAX {
+            true => Err(SqlError::new(
+                SqlState::ProgramLimitExceeded,
+                format!(
+                    "the parameters that a session makes up can have at most {CUSTOM_BYTES_MAX} bytes in all"
+                ),
+            )
+            .with_hint("RESET those that are no longer needed.")),
+            false => Ok(()),
+        }
     }
 
     /// Puts a setting back. Returns its name as it is reported to the client, if that is done for it.

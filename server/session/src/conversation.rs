@@ -14,12 +14,13 @@ use millrace_parser::Parsed;
 use millrace_parser::ast::{Statement, Subscribe};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
+use millrace_resource::memory::{Charge, Holder, Use};
 use millrace_schedule::cpu::QueryClass;
 use postgres_types::Type;
 
 use crate::copy_in::{self, CopyIn, IngestFormat};
 use crate::outcome::Outcome;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, bytes_of};
 use crate::session::Session;
 use crate::simple::SimpleQuery;
 use crate::statement::subscribe::Following;
@@ -76,9 +77,11 @@ impl Session {
                 said: String::new(),
                 began_at_ms: now_ms(),
                 columns: None,
+                _charge: None,
             }));
         };
         self.check_not_failed(&parsed.statement)?;
+        let charge = self.keep(bytes_of(&parsed.text))?;
         let (param_types, columns) =
             parameters::describe(self, &parsed, types).map_err(|error| position::locate(error, &parsed))?;
         Ok(Arc::new(Prepared {
@@ -87,7 +90,19 @@ impl Session {
             said: String::new(),
             began_at_ms: now_ms(),
             columns,
+            _charge: Some(charge),
         }))
+    }
+
+    /// Charges what is kept for the client between statements, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub fn keep(&self, bytes: usize) -> SqlResult<Charge> {
+        let memory = self.database().runtime().memory();
+        let account = memory.account(Holder::Clients, "what clients send");
+        account.room(bytes).map_err(from_internal::resource)?;
+        Ok(account.charge(Use::Input, bytes))
     }
 
     /// Executes a statement. Outside a transaction, what it writes is committed when it returns.

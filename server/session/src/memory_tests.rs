@@ -314,3 +314,35 @@ async fn parts_that_leave_while_others_are_restored_are_restored_too() {
         assert_eq!(states, ["restored"], "round {round}");
     }
 }
+
+/// What prepared statements and settings take is known, and bounded.
+#[tokio::test]
+async fn what_is_kept_for_a_client_is_charged() {
+    let f = Fixture::new().await;
+    let held = "SELECT coalesce(sum(bytes), 0) FROM mr_catalog.memory WHERE holder = 'clients'";
+    let before: u64 = f.ok(held).await[0].parse().unwrap();
+    let text = "x".repeat(1 << 20);
+    f.ok(&format!("PREPARE p AS SELECT '{text}'")).await;
+    let with: u64 = f.ok(held).await[0].parse().unwrap();
+    assert!(with >= before + (4 << 20), "{before} {with}");
+    f.ok("DEALLOCATE p").await;
+    let after: u64 = f.ok(held).await[0].parse().unwrap();
+    assert!(after + (4 << 20) <= with, "{after} {with}");
+
+    let value = "y".repeat(16_000);
+    for number in 0..65 {
+        f.ok(&format!("SET my.s{number} = '{value}'")).await;
+    }
+    let error = f.error(&format!("SET my.s65 = '{value}'")).await;
+    assert_eq!(error.code, SqlState::ProgramLimitExceeded);
+    // In the place of another one there is room.
+    f.ok(&format!("SET my.s64 = '{value}'")).await;
+
+    for number in 0..SESSION_OBJECTS_MAX {
+        f.ok(&format!("LISTEN c{number}")).await;
+    }
+    assert_eq!(
+        f.error("LISTEN another").await.code,
+        SqlState::ProgramLimitExceeded
+    );
+}

@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::ast::Ident;
 use millrace_database::sessions::news::Message;
 use millrace_postgres::error::SqlResult;
 
+use crate::limits::check_limit;
 use crate::session::Session;
 use crate::transaction::{Listening, Told, Transaction};
 
@@ -14,6 +15,11 @@ use crate::transaction::{Listening, Told, Transaction};
 pub(crate) fn listen(session: &Session, channel: &Ident) -> SqlResult<()> {
     let channel = millrace_parser::fold(channel);
     Message::new(&channel, "", session.id())?;
+    let told = match &*session.transaction.lock() {
+        Transaction::Active(active) => active.told.listening.len(),
+        _ => 0,
+    };
+    check_limit(session.inbox.channels().len() + told, "channels to listen on")?;
     change(session, Listening::On(channel));
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use millrace_parser::Parsed;
+use millrace_resource::memory::Charge;
 use postgres_types::Type;
 
 /// A statement that was parsed, and planned far enough to know its parameters and columns.
@@ -19,4 +20,15 @@ pub struct Prepared {
     pub began_at_ms: i64,
     /// The columns that the statement answers with; `None` when it answers with none.
     pub columns: Option<SchemaRef>,
+    /// What it takes.
+    pub(crate) _charge: Option<Charge>,
+}
+
+/// About how much a statement of this text takes, parsed: several times its letters, and more for each word.
+pub(crate) fn bytes_of(text: &str) -> usize {
+    const PER_WORD: usize = 256;
+    let words = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty());
+    4 * text.len() + PER_WORD * words.count()
 }

@@ -13,6 +13,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use millrace_database::sessions::TransactionStatus;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
+use millrace_resource::memory::Charge;
 use millrace_session::limits::check_limit;
 use millrace_session::{CommandTag, Outcome, Prepared};
 use pgwire::messages::PgWireBackendMessage;
@@ -34,6 +35,9 @@ use crate::metrics::StatementKind;
 /// Values of so many bytes are decoded by the connection itself; more of them on the scheduler for statements.
 const DECODED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
 
+/// The values of a portal are charged to memory if they have more bytes.
+const NOT_CHARGED_BYTES: usize = 1 << 10;
+
 /// A statement that was parsed.
 pub(super) struct Statement {
     prepared: Arc<Prepared>,
@@ -46,6 +50,8 @@ pub(super) struct Portal {
     parameters: Vec<ScalarValue>,
     formats: Formats,
     progress: Progress,
+    /// What its values take.
+    _charge: Option<Charge>,
 }
 
 enum Progress {
@@ -104,6 +110,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         check_limit(self.portals.len(), "portals")?;
         let bytes: usize = bind.parameters.iter().flatten().map(bytes::Bytes::len).sum();
+        let charge = match bytes > NOT_CHARGED_BYTES {
+            true => Some(self.session.keep(bytes)?),
+            false => None,
+        };
         let decode = {
             let statement = Arc::clone(&statement);
             let (values, codes, name) = (bind.parameters, bind.parameter_format_codes, name.clone());
@@ -124,6 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             parameters,
             formats,
             progress: Progress::Bound,
+            _charge: charge,
         };
         self.portals.insert(portal_name, portal);
         self.wire
