@@ -73,6 +73,8 @@ async fn attacks(seed: u64, total: u64, mut tell: impl FnMut(&Seen)) -> Result<S
         run(&witness, statement).await?;
     }
     let mut random = StdRng::seed_from_u64(seed);
+    // Of their own, so that a seed's other attacks stay what they were.
+    let mut turning = StdRng::seed_from_u64(!seed);
     let mut seen = Seen::default();
     let shows = std::env::var_os("MILLRACE_HOSTILE_SHOW").is_some();
     let mut attacker = attacker(process.pg).await?;
@@ -82,8 +84,8 @@ async fn attacks(seed: u64, total: u64, mut tell: impl FnMut(&Seen)) -> Result<S
             seen.with_bytes += 1;
             bytes::attack(process.pg, &mut random).await
         } else {
-            let attack = match random.random_ratio(1, WITH_TURNS) {
-                true => Attack::Statements(vec![turns::statement(&mut random)]),
+            let attack = match turning.random_ratio(1, WITH_TURNS) {
+                true => Attack::Statements(vec![turns::statement(&mut turning)]),
                 false => Grammar::new(&mut random).attack(),
             };
             if shows {
