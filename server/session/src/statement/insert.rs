@@ -3,7 +3,6 @@
 pub(crate) mod conflict;
 mod values;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -16,7 +15,6 @@ use millrace_catalog::sequence::Takes;
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
 use millrace_functions::{cast, own, syntax};
-use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_planner::relation::relations;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -162,7 +160,6 @@ async fn source(
                 return Ok(vec![batch]);
             }
             assign(&mut query, relation, given);
-            rows_with_queries(&mut query)?;
         }
     }
     let mut statement = ast::Statement::Query(Box::new(query));
@@ -283,37 +280,6 @@ fn assign(query: &mut ast::Query, relation: &Relation, given: &[usize]) {
             *expr = syntax::assigned(expr, &name, column);
         }
     }
-}
-
-/// Makes VALUES with subqueries a UNION ALL of SELECTs, which is where subqueries can be run.
-fn rows_with_queries(query: &mut ast::Query) -> SqlResult<()> {
-    let SetExpr::Values(values) = query.body.as_ref() else {
-        return Ok(());
-    };
-    let found = walk_expressions(values, |expr| match expr {
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    if found.is_continue() {
-        return Ok(());
-    }
-    let selects: Vec<String> = values
-        .rows
-        .iter()
-        .map(|row| {
-            let cells: Vec<String> = row
-                .content
-                .iter()
-                .enumerate()
-                .map(|(index, cell)| format!("{cell} AS \"column{}\"", index + 1))
-                .collect();
-            format!("SELECT {}", cells.join(", "))
-        })
-        .collect();
-    if let ast::Statement::Query(rows) = select::parse_query(&selects.join(" UNION ALL "))? {
-        query.body = rows.body;
-    }
-    Ok(())
 }
 
 pub(crate) fn is_default(expr: &Expr) -> bool {
