@@ -14,7 +14,7 @@ use millrace_parser::Parsed;
 use millrace_parser::ast::{Statement, Subscribe};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
-use millrace_resource::memory::{Charge, Holder, Use};
+use millrace_resource::memory::{Account, Charge, Holder, Use};
 use millrace_schedule::cpu::QueryClass;
 use postgres_types::Type;
 
@@ -96,13 +96,23 @@ impl Session {
 
     /// Charges what is kept for the client between statements, until what is returned is dropped.
     ///
+    /// What is small is charged without asking: where memory is short, somebody has to be able to say DROP or ALTER SYSTEM.
+    ///
     /// # Errors
     /// There is not so much memory.
     pub fn keep(&self, bytes: usize) -> SqlResult<Charge> {
-        let memory = self.database().runtime().memory();
-        let account = memory.account(Holder::Clients, "what clients send");
-        account.room(bytes).map_err(from_internal::resource)?;
+        const SMALL_BYTES: usize = 64 << 10;
+        let account = self.clients_account();
+        if bytes > SMALL_BYTES {
+            account.room(bytes).map_err(from_internal::resource)?;
+        }
         Ok(account.charge(Use::Input, bytes))
+    }
+
+    /// What clients' own data are charged to.
+    pub(crate) fn clients_account(&self) -> Arc<Account> {
+        let memory = self.database().runtime().memory();
+        memory.account(Holder::Clients, "what clients send")
     }
 
     /// Executes a statement. Outside a transaction, what it writes is committed when it returns.

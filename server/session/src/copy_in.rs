@@ -32,7 +32,7 @@ use millrace_postgres::error::input::shortened;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_postgres::types::{self, parse};
-use millrace_resource::memory::{Charge, Holder, Use};
+use millrace_resource::memory::{Charge, Use};
 use millrace_schedule::cpu::QueryClass;
 use millrace_storage::{ChangeBatch, ObjectId};
 
@@ -225,9 +225,7 @@ impl CopyIn {
             converting: VecDeque::new(),
             what,
             rows: vec![],
-            charge: (session.database().runtime().memory())
-                .account(Holder::Clients, "what clients send")
-                .charge(Use::Input, 0),
+            charge: session.clients_account().charge(Use::Input, 0),
             converted: 0,
             appended: 0,
             late: LateRows::default(),

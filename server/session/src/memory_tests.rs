@@ -341,6 +341,7 @@ async fn what_is_kept_for_a_client_is_charged() {
     for number in 0..SESSION_OBJECTS_MAX {
         f.ok(&format!("LISTEN c{number}")).await;
     }
+    f.ok("LISTEN c7").await;
     assert_eq!(
         f.error("LISTEN another").await.code,
         SqlState::ProgramLimitExceeded

@@ -19,7 +19,10 @@ pub(crate) fn listen(session: &Session, channel: &Ident) -> SqlResult<()> {
         Transaction::Active(active) => active.told.listening.len(),
         _ => 0,
     };
-    check_limit(session.inbox.channels().len() + told, "channels to listen on")?;
+    let channels = session.inbox.channels();
+    if !channels.contains(&channel) {
+        check_limit(channels.len() + told, "channels to listen on")?;
+    }
     change(session, Listening::On(channel));
     Ok(())
 }

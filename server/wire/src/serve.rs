@@ -161,7 +161,8 @@ impl Server {
         let shared = Arc::new(Shared {
             sessions_max: connections_max.pg,
             places: Arc::new(Semaphore::new(connections_max.pg)),
-            sessions_reserved: config.superuser_reserved_connections,
+            // One is for anybody.
+            sessions_reserved: (config.superuser_reserved_connections).min(connections_max.pg - 1),
             addresses: Arc::clone(&addresses),
             database: Arc::clone(&database),
             tls: tls.clone(),
