@@ -189,12 +189,22 @@ impl Resolver<'_> {
             })
             .collect();
         let starred = self.starred(&select.projection);
+        let mut has_star = false;
         for item in std::mem::take(&mut select.projection) {
             let from = select.projection.len();
             let is_star = matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
-            self.item(item, &mut select.projection)?;
+            let spelled = match is_star && has_star {
+                true => self.spelled(&item),
+                false => None,
+            };
+            let is_spelled = spelled.is_some();
+            match spelled {
+                Some(columns) => select.projection.extend(columns),
+                None => self.item(item, &mut select.projection)?,
+            }
+            has_star |= is_star;
             // DataFusion wants other names beside those of `*`.
-            if !is_star {
+            if !is_star || is_spelled {
                 for (position, item) in select.projection.iter_mut().enumerate().skip(from) {
                     set_apart(item, &starred, position);
                 }

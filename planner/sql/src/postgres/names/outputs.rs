@@ -4,9 +4,9 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, SelectItem, SelectItemQualifiedWildcardKind, WildcardAdditionalOptions,
 };
 
-use super::scope::{Columns, Scope};
-use super::{COPIES_BESIDE_STARS, Resolver, folded, idents};
-use crate::copies::copy;
+use super::scope::{Columns, Item, Relation, Scope, shown};
+use super::{COPIES_BESIDE_STARS, Resolver, folded, ident, idents};
+use crate::copies::{copy, original};
 
 impl Resolver<'_> {
     /// The names of what a select list puts out.
@@ -30,6 +30,43 @@ impl Resolver<'_> {
             }
         }
         Some(names)
+    }
+
+    /// The columns that a star stands for, if they are known: beside another star its names may be there already.
+    pub(super) fn spelled(&self, star: &SelectItem) -> Option<Vec<SelectItem>> {
+        let scope = self.frames.last()?;
+        let mut items = vec![];
+        match star {
+            SelectItem::Wildcard(options) if is_plain(options) => {
+                for item in &scope.items {
+                    match item {
+                        Item::Merged(_) => items.push(shown(item)),
+                        Item::Relation(relation) => {
+                            items.extend(self.columns_of(relation, |column| !relation.hides(column))?);
+                        }
+                    }
+                }
+            }
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
+                if is_plain(options) =>
+            {
+                let parts: Vec<Ident> = idents(name)?;
+                if scope.join_called(&parts).is_some() {
+                    return None;
+                }
+                let relation = scope.relations().find(|relation| relation.is_called(&parts))?;
+                items.extend(self.columns_of(relation, |_| true)?);
+            }
+            _ => return None,
+        }
+        Some(items)
+    }
+
+    fn columns_of(&self, relation: &Relation, is_shown: impl Fn(&str) -> bool) -> Option<Vec<SelectItem>> {
+        let columns = relation.columns(self)?.iter();
+        let shown = columns.filter(|column| is_shown(original(column)));
+        let items = shown.map(|column| SelectItem::UnnamedExpr(relation.column(ident(column.clone()))));
+        Some(items.collect())
     }
 
     /// The names of the columns that stars in a select list stand for, as far as they are known.
@@ -61,7 +98,7 @@ pub(super) fn set_apart(item: &mut SelectItem, starred: &[String], position: usi
         return;
     };
     if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-        let alias = Ident::with_quote('"', copy(&name, COPIES_BESIDE_STARS + position));
+        let alias = Ident::with_quote('"', copy(original(&name), COPIES_BESIDE_STARS + position));
         *item = SelectItem::ExprWithAlias {
             expr: expr.clone(),
             alias,
