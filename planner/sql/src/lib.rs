@@ -14,11 +14,12 @@
 //! | [`streaming`] | what is ours and not SQL's: windows in time, joins in time |
 //! | [`postgres`] | what PostgreSQL reads and DataFusion reads otherwise |
 //! | [`workarounds`] | what DataFusion plans wrongly or refuses: a file each, with a test that fails when DataFusion mends it |
-//! | [`sql_function`], [`complexity`] | CREATE FUNCTION's bodies; limits on what a statement may become |
+//! | [`sql_function`], [`complexity`], `balance` | CREATE FUNCTION's bodies; limits on what a statement may become; long conditions |
 //!
 //! It knows no session, no stored rows and no view: functions are names here, and what it must know of relations it asks of the
 //! [`CatalogReader`]. It does no I/O and reads no clock.
 
+mod balance;
 pub mod binding;
 pub mod called;
 pub mod catalog;

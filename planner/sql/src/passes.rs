@@ -14,7 +14,7 @@ use crate::workarounds::{
     aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, subquery,
     unread_clauses, values_subquery, with_recursive,
 };
-use crate::{complexity, sql_function};
+use crate::{balance, complexity, sql_function};
 
 /// Something that is done to a statement.
 pub struct Pass {
@@ -108,6 +108,15 @@ pub const PASSES: &[Pass] = &[
         why_here: "behind names, which know where the elements come from",
         step: Step::Text(|statement, _| {
             array_literal::as_calls(statement);
+            Ok(())
+        }),
+    },
+    Pass {
+        name: "long conditions",
+        what: "makes a tree of a long chain of AND or OR",
+        why_here: "behind all that puts conditions in; binding is the first that takes time with their depth",
+        step: Step::Text(|statement, _| {
+            balance::balance(statement);
             Ok(())
         }),
     },
