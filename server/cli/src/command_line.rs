@@ -12,6 +12,8 @@ use crate::{check, demo, doctor, manual, restore, serve, sql, test};
 const WIRE_THREADS: usize = 2;
 /// Stack of one of them.
 const WIRE_STACK_BYTES: usize = 8 << 20;
+/// Threads beside these for what blocks, of which each takes as large a stack.
+const BLOCKING_THREADS_MAX: usize = 64;
 
 /// A declarative SQL streaming database in one binary.
 #[derive(Debug, Parser)]
@@ -72,6 +74,7 @@ fn block_on(command: impl Future<Output = ExitCode>) -> ExitCode {
         .worker_threads(WIRE_THREADS)
         // Planning recurses over deep statements.
         .thread_stack_size(WIRE_STACK_BYTES)
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
         .thread_name("millrace-wire")
         .enable_all()
         .build();

@@ -16,6 +16,7 @@ use arrow::array::RecordBatch;
 use bytes::Bytes;
 use millrace_storage::checkpoint::{decode_rows, encode_rows};
 use millrace_storage::private;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use twox_hash::XxHash3_64;
 
@@ -51,6 +52,8 @@ pub struct Spill {
     /// Rows that somebody still reads do not keep the threads of a runtime that has ended.
     disk: Weak<DiskScheduler>,
     io: Handle,
+    /// Files that nobody refers to any more and that are still there.
+    gone: Mutex<Vec<PathBuf>>,
     next: AtomicU64,
     memory: Arc<Memory>,
 }
@@ -83,6 +86,7 @@ impl Spill {
             by_chance: options.by_chance,
             disk: Arc::downgrade(disk),
             io,
+            gone: Mutex::default(),
             next: AtomicU64::new(1),
             memory: Arc::clone(memory),
         }))
@@ -104,6 +108,28 @@ impl Spill {
             file: Arc::new(file),
             handle: None,
             bytes: 0,
+        }
+    }
+
+    /// Removes the files that nobody refers to, also those of which this comes to be true meanwhile. One that stays goes at the next
+    /// start.
+    fn remove_gone(&self) {
+        let mut removed = 0;
+        loop {
+            let paths = {
+                let mut gone = self.gone.lock();
+                if gone.len() == removed {
+                    // Whoever adds the next one sees to it.
+                    gone.clear();
+                    return;
+                }
+                let paths = gone[removed..].to_vec();
+                removed = gone.len();
+                paths
+            };
+            for path in paths {
+                _ = std::fs::remove_file(path);
+            }
         }
     }
 
@@ -148,11 +174,13 @@ struct SpillFile {
 
 impl Drop for SpillFile {
     fn drop(&mut self) {
-        let path = std::mem::take(&mut self.path);
-        // One that stays goes at the next start.
-        self.spill
-            .io
-            .spawn_blocking(move || _ = std::fs::remove_file(path));
+        let mut gone = self.spill.gone.lock();
+        gone.push(std::mem::take(&mut self.path));
+        // A view that goes leaves hundreds: one thread removes them.
+        if gone.len() == 1 {
+            let spill = Arc::clone(&self.spill);
+            self.spill.io.spawn_blocking(move || spill.remove_gone());
+        }
     }
 }
 
