@@ -1,5 +1,6 @@
 //! A client that wants to end the server, or to stop it for everybody: statements of a `grammar` with sizes, depths and counts
 //! turned up, expressions in which operations take turns (`turns`), and bytes at random in each state of the protocol (`bytes`).
+//! And views over few short rows that become gigabytes (`wide`).
 //!
 //! The server is a child process with little address space, so that what takes memory without asking for it ends the process there
 //! and then. After each attack another session has to be answered; at the end a view has to be what its query says. Attacks
@@ -10,6 +11,7 @@
 mod bytes;
 mod grammar;
 mod turns;
+mod wide;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,10 +23,11 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 use self::grammar::{Attack, Grammar};
+pub use self::wide::wide_rows;
 use crate::crash::Process;
 use crate::{Failure, connect, run, sorted_rows, words};
 
-/// What the server may have: its program, its threads and its memory. Not optimised, it takes 1 GB to begin with.
+/// What the server may have: its program, its threads and its memory, of which its limit is a third then.
 const ADDRESS_SPACE: u64 = 4 << 30;
 /// How long a statement may take by itself.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,8 +1,11 @@
-//! A hostile client, [`millrace_sql_tests::hostile`]: `MILLRACE_HOSTILE` says how many statements, `MILLRACE_SEED` which.
+//! A hostile client, [`millrace_sql_tests::hostile`]: `MILLRACE_HOSTILE` says how many statements, `MILLRACE_WIDE` how
+//! many views of wide rows, `MILLRACE_SEED` which.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use millrace_sql_tests::{crash, hostile, seed};
 
+/// How many views of wide rows, unless the variable says otherwise: they take up to ten seconds each.
+const VIEWS: u64 = 6;
 /// How many statements, unless the variable says otherwise: about a minute, not optimised.
 const STATEMENTS: u64 = 400;
 
@@ -21,5 +24,10 @@ fn main() {
             .map(|_| ())
             .map_err(|error| Failed::from(error.to_string()))
     });
-    libtest_mimic::run(&arguments, vec![trial]).exit();
+    let wide = Trial::test("no_view_of_wide_rows_ends_the_server", || {
+        let views = std::env::var("MILLRACE_WIDE").ok();
+        let views = views.and_then(|text| text.parse().ok()).unwrap_or(VIEWS);
+        hostile::wide_rows(seed(), views).map_err(|error| Failed::from(error.to_string()))
+    });
+    libtest_mimic::run(&arguments, vec![trial, wide]).exit();
 }

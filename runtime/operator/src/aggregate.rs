@@ -22,7 +22,9 @@ use hashbrown::HashSet;
 use millrace_planner::stage::aggregation::{AggregateCall, Aggregation, ExchangeForm};
 use millrace_planner::watermark::Watermarks;
 use millrace_resource::gate::Gate;
-use millrace_storage::ChangeBatch;
+use millrace_state::steps::Steps;
+use millrace_state::width::{COPIED_BYTES_MAX, differs_in_size};
+use millrace_storage::{ChangeBatch, column_bytes, rows_bytes};
 
 use super::batches::{batch_of, concat, weights_of};
 use super::closing::Closer;
@@ -32,9 +34,49 @@ use super::groups::{EMIT_GROUPS_STEP, Groups, SWEEP_GROUPS_MIN, changes};
 use super::image::{Part, Parts};
 use super::inputs::Inputs;
 use super::instance::{Operator, OperatorInstance};
-use super::output::{Output, push_all};
-use crate::error::{OperatorError, Result};
+use super::output::{HELD_BYTES_MIN, Output, push_all};
+use crate::error::Result;
 use merging::Merging;
+
+/// Groups of the first step where their values may be large.
+const FIRST_GROUPS: usize = 64;
+
+fn steps_of(schema: &SchemaRef) -> Steps {
+    let is_wide = schema
+        .fields()
+        .iter()
+        .any(|field| differs_in_size(field.data_type()));
+    let first = if is_wide { FIRST_GROUPS } else { EMIT_GROUPS_STEP };
+    Steps::new(first, EMIT_GROUPS_STEP, COPIED_BYTES_MAX)
+}
+
+fn columns_bytes(columns: &[ArrayRef]) -> usize {
+    columns.iter().map(|column| column_bytes(column)).sum()
+}
+
+/// Tells the gate of what is held, unless it is little.
+async fn hold(bytes: usize, gate: &dyn Gate) -> Result<()> {
+    if bytes > HELD_BYTES_MIN {
+        gate.hold(bytes).await?;
+    }
+    Ok(())
+}
+
+/// Batches to be put together, each no larger than copies may be, unless one batch is.
+fn pieces(batches: Vec<ChangeBatch>) -> Vec<Vec<ChangeBatch>> {
+    let (mut pieces, mut piece, mut bytes) = (vec![], vec![], 0);
+    for batch in batches {
+        let more = rows_bytes(&batch.rows);
+        if bytes + more > COPIED_BYTES_MAX && !piece.is_empty() {
+            pieces.push(std::mem::take(&mut piece));
+            bytes = 0;
+        }
+        bytes += more;
+        piece.push(batch);
+    }
+    pieces.push(piece);
+    pieces
+}
 
 /// The reduce half, with the state of every group of its partition.
 pub struct AggregateInstance {
@@ -49,6 +91,8 @@ pub struct AggregateInstance {
     emitted_first: bool,
     /// There are groups that are still to be emitted.
     is_deferred: bool,
+    /// Of how many groups rows are made at a time.
+    steps: Steps,
     /// What the parts of this epoch's input have changed so far.
     touched: Touched,
     closer: Option<Closer>,
@@ -76,19 +120,6 @@ impl Touched {
             .collect();
         self.groups.extend(&added);
         added
-    }
-
-    fn old(&mut self) -> Result<Vec<ArrayRef>> {
-        if self.old.len() < 2 {
-            return Ok(self.old.pop().unwrap_or_default());
-        }
-        let parts = std::mem::take(&mut self.old);
-        (0..parts[0].len())
-            .map(|column| {
-                let part = parts.iter().map(|part| part[column].as_ref()).collect::<Vec<_>>();
-                arrow::compute::concat(&part).map_err(OperatorError::from)
-            })
-            .collect()
     }
 }
 
@@ -118,8 +149,8 @@ impl Operator for AggregateInstance {
             } else {
                 input.collect(epoch, gate, errors).await?
             };
-            let changes = self.advance(batches, is_bulk, is_last, gate, errors).await?;
-            push_all(output, changes).await?;
+            self.advance(batches, is_bulk, is_last, gate, errors, output)
+                .await?;
             if is_last {
                 push_all(output, self.tell_time(epoch.now, is_bulk, errors)?).await?;
                 self.forget(is_bulk, &epoch.watermarks)?;
@@ -172,6 +203,7 @@ impl AggregateInstance {
             // An aggregate without groups lives on partition 0.
             emitted_first: plan.group_columns > 0 || partition > 0,
             is_deferred: false,
+            steps: steps_of(&plan.schema),
             touched: Touched::default(),
             closer: Closer::new(plan.closes.as_ref()),
             timer: plan.timer.map(|interval| Timer {
@@ -181,7 +213,7 @@ impl AggregateInstance {
         }
     }
 
-    /// Merges an epoch's input, or a part of it. With the last part it returns retractions and new rows of the groups that
+    /// Merges an epoch's input, or a part of it. With the last part it emits retractions and new rows of the groups that
     /// the epoch has changed. `is_bulk`: the view is being filled.
     pub async fn advance(
         &mut self,
@@ -190,26 +222,26 @@ impl AggregateInstance {
         is_last: bool,
         gate: &dyn Gate,
         errors: &ErrorCounter,
-    ) -> Result<Vec<ChangeBatch>> {
+        output: &mut dyn Output,
+    ) -> Result<()> {
         if is_bulk {
-            self.gather(batches, gate).await?;
-            return Ok(vec![]);
+            return self.gather(batches, gate).await;
         }
-        let mut output = if self.is_deferred {
-            self.emit_all(gate, errors).await?
-        } else {
-            vec![]
-        };
+        if self.is_deferred {
+            self.emit_all(gate, errors, output).await?;
+        }
         if !self.emitted_first {
-            output.extend(self.emit_first()?);
+            output.push(self.emit_first()?).await?;
         }
-        if let Some(input) = concat(batches)? {
-            self.merge(&input, gate).await?;
+        for input in pieces(batches) {
+            if let Some(input) = concat(input)? {
+                self.merge(&input, gate).await?;
+            }
         }
         if is_last && !self.touched.groups.is_empty() {
-            output.extend(self.emit_touched(errors)?);
+            self.emit_touched(gate, errors, output).await?;
         }
-        Ok(output)
+        Ok(())
     }
 
     /// Merges a part of an epoch's input; remembers what the groups were that it is the first to touch.
@@ -221,8 +253,15 @@ impl AggregateInstance {
             .map(|group| self.is_alive(&groups, *group))
             .collect();
         self.touched.was_alive.extend(was_alive);
-        if !added.is_empty() {
-            self.touched.old.push(groups.evaluate(&added, None)?);
+        let mut added = &added[..];
+        while !added.is_empty() {
+            let groups_now = self.steps.next(added.len());
+            let old = groups.evaluate(&added[..groups_now], None)?;
+            let bytes = columns_bytes(&old);
+            self.steps.made(groups_now, bytes.div_ceil(groups_now));
+            self.touched.old.push(old);
+            added = &added[groups_now..];
+            hold(bytes, gate).await?;
         }
         gate.checkpoint().await;
         match self.exchange {
@@ -234,16 +273,22 @@ impl AggregateInstance {
         }
         gate.checkpoint().await;
         self.groups = Some(groups);
-        Ok(())
+        // It is taken to stay.
+        hold(rows_bytes(&input.rows), gate).await
     }
 
     /// What the epoch has changed.
-    fn emit_touched(&mut self, errors: &ErrorCounter) -> Result<Vec<ChangeBatch>> {
+    async fn emit_touched(
+        &mut self,
+        gate: &dyn Gate,
+        errors: &ErrorCounter,
+        output: &mut dyn Output,
+    ) -> Result<()> {
         let mut groups = self.take_groups()?;
-        let old = self.touched.old()?;
         let Touched {
             groups: touched,
             was_alive,
+            old: parts,
             ..
         } = std::mem::take(&mut self.touched);
         let is_alive: Vec<bool> = touched
@@ -260,14 +305,26 @@ impl AggregateInstance {
                 groups.reset(*group);
             }
         }
-        let new = groups.evaluate(&touched, Some(errors))?;
-        let keys = groups.keys.values(&touched)?;
-        let output = changes(&self.schema, &keys, &old, &new, &was_alive, &is_alive)?;
+        let mut first = 0;
+        for old in parts {
+            let end = first + old.first().map_or(touched.len() - first, |column| column.len());
+            let part = first..end;
+            first = end;
+            if part.is_empty() {
+                continue;
+            }
+            let new = groups.evaluate(&touched[part.clone()], Some(errors))?;
+            let keys = groups.keys.values(&touched[part.clone()])?;
+            let (was_alive, is_alive) = (&was_alive[part.clone()], &is_alive[part]);
+            let changes = changes(&self.schema, &keys, &old, &new, was_alive, is_alive)?;
+            push_all(output, changes).await?;
+            gate.checkpoint().await;
+        }
         if groups.keys.len() > SWEEP_GROUPS_MIN && groups.keys.len() > 2 * self.live_groups {
             groups.sweep()?;
         }
         self.groups = Some(groups);
-        Ok(output)
+        Ok(())
     }
 
     /// Tells reducers of all groups the time, if it is time; returns what that changes.
@@ -347,6 +404,7 @@ impl AggregateInstance {
                 }
             }
             emptied.extend(ids.into_iter().filter(|group| !self.is_alive(&groups, *group)));
+            hold(rows_bytes(&batch.rows), gate).await?;
             gate.checkpoint().await;
         }
         // One that a batch left empty may have been filled by a later one.
@@ -359,7 +417,12 @@ impl AggregateInstance {
     }
 
     /// The rows of all groups.
-    async fn emit_all(&mut self, gate: &dyn Gate, errors: &ErrorCounter) -> Result<Vec<ChangeBatch>> {
+    async fn emit_all(
+        &mut self,
+        gate: &dyn Gate,
+        errors: &ErrorCounter,
+        output: &mut dyn Output,
+    ) -> Result<()> {
         self.is_deferred = false;
         self.emitted_first = true;
         let mut groups = self.take_groups()?;
@@ -367,22 +430,24 @@ impl AggregateInstance {
             .filter(|group| self.is_alive(&groups, *group))
             .collect();
         self.live_groups = live.len();
-        let mut output = vec![];
-        for live in live.chunks(EMIT_GROUPS_STEP) {
-            let mut columns = groups.keys.values(live)?;
-            columns.extend(groups.evaluate(live, Some(errors))?);
-            output.push(ChangeBatch::insertions(batch_of(
-                &self.schema,
-                columns,
-                live.len(),
-            )?));
+        let mut left = &live[..];
+        while !left.is_empty() {
+            let groups_now = self.steps.next(left.len());
+            let (now, later) = left.split_at(groups_now);
+            left = later;
+            let mut columns = groups.keys.values(now)?;
+            columns.extend(groups.evaluate(now, Some(errors))?);
+            self.steps
+                .made(groups_now, columns_bytes(&columns).div_ceil(groups_now));
+            let rows = batch_of(&self.schema, columns, groups_now)?;
+            output.push(ChangeBatch::insertions(rows)).await?;
             gate.checkpoint().await;
         }
         if groups.keys.len() > SWEEP_GROUPS_MIN && groups.keys.len() > 2 * self.live_groups {
             groups.sweep()?;
         }
         self.groups = Some(groups);
-        Ok(output)
+        Ok(())
     }
 
     fn is_alive(&self, groups: &Groups, group: usize) -> bool {
@@ -390,13 +455,13 @@ impl AggregateInstance {
     }
 
     /// The row of an aggregate over nothing.
-    fn emit_first(&mut self) -> Result<Vec<ChangeBatch>> {
+    fn emit_first(&mut self) -> Result<ChangeBatch> {
         self.emitted_first = true;
         let mut groups = Groups::new(GroupKeys::kept(&self.input_schema, 0)?, &self.calls)?;
         groups.intern(&[], 1)?;
         let columns = groups.evaluate(&[0], None)?;
         self.groups = Some(groups);
         self.live_groups = 1;
-        Ok(vec![ChangeBatch::insertions(batch_of(&self.schema, columns, 1)?)])
+        Ok(ChangeBatch::insertions(batch_of(&self.schema, columns, 1)?))
     }
 }

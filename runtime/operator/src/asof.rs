@@ -29,7 +29,7 @@ use millrace_schedule::cpu::CHUNK_ROWS;
 use millrace_storage::ChangeBatch;
 
 use super::batches::{batch_of, concat};
-use super::consolidate::consolidate;
+use super::consolidate::{consolidate, consolidate_parts};
 use super::expression::ErrorCounter;
 use super::image::{Part, Parts};
 use super::inputs::Inputs;
@@ -250,7 +250,7 @@ impl AsofJoinInstance {
         if !pairs.is_empty() {
             output.push(self.emit(&mut pairs)?);
         }
-        Ok(consolidate(output)?.into_iter().collect())
+        consolidate_parts(output)
     }
 
     fn change_left(&mut self, place: Option<Place>, row: Bytes, weight: i64, pairs: &mut Pairs) {

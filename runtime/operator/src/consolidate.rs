@@ -7,7 +7,8 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 use millrace_state::compare::rows_equal;
 use millrace_state::row_table::row_hashes;
-use millrace_storage::ChangeBatch;
+use millrace_state::width::COPIED_BYTES_MAX;
+use millrace_storage::{ChangeBatch, rows_bytes};
 
 use super::batches::concat;
 use crate::error::{OperatorError, Result};
@@ -40,6 +41,47 @@ pub fn consolidate(batches: Vec<ChangeBatch>) -> Result<Option<ChangeBatch>> {
         rows,
         weights: Some(weights),
     }))
+}
+
+/// As [`consolidate`], in as many batches as no copy of more than so many bytes takes: equal rows are in one of them, by their hash.
+pub fn consolidate_parts(batches: Vec<ChangeBatch>) -> Result<Vec<ChangeBatch>> {
+    let bytes: usize = batches.iter().map(|batch| rows_bytes(&batch.rows)).sum();
+    let parts = bytes.div_ceil(COPIED_BYTES_MAX) as u64;
+    in_parts(batches, parts)
+}
+
+fn in_parts(batches: Vec<ChangeBatch>, parts: u64) -> Result<Vec<ChangeBatch>> {
+    if parts <= 1 {
+        return Ok(consolidate(batches)?.into_iter().collect());
+    }
+    let hashes = batches
+        .iter()
+        .map(|batch| row_hashes(batch.rows.columns(), batch.num_rows()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut consolidated = vec![];
+    for part in 0..parts {
+        let mut pieces = vec![];
+        for (batch, hashes) in batches.iter().zip(&hashes) {
+            let rows = (0_u32..)
+                .zip(hashes)
+                .filter_map(|(row, hash)| (hash % parts == part).then_some(row));
+            let positions = UInt32Array::from_iter_values(rows);
+            if !positions.is_empty() {
+                pieces.push(taken(batch, &positions)?);
+            }
+        }
+        consolidated.extend(consolidate(pieces)?);
+    }
+    Ok(consolidated)
+}
+
+fn taken(batch: &ChangeBatch, positions: &UInt32Array) -> Result<ChangeBatch> {
+    let weights = batch.weights.as_ref();
+    let weights = weights.map(|weights| positions.values().iter().map(|row| weights.value(*row as usize)));
+    Ok(ChangeBatch {
+        rows: arrow::compute::take_record_batch(&batch.rows, positions)?,
+        weights: weights.map(Int64Array::from_iter_values),
+    })
 }
 
 /// Of each row, the first one that equals it.
@@ -133,6 +175,7 @@ mod tests {
     #[test]
     fn equal_rows_become_one_and_what_cancels_out_is_gone() {
         let mut random = StdRng::seed_from_u64(1);
+        let mut most_parts = 0;
         for _ in 0..200 {
             let mut model: BTreeMap<(Option<i64>, String), i64> = BTreeMap::new();
             let batches = (0..random.random_range(1..4)).map(|_| {
@@ -144,10 +187,14 @@ mod tests {
                 });
                 batch(&rows.collect::<Vec<_>>())
             });
-            let consolidated = consolidate(batches.collect()).unwrap();
+            let batches: Vec<ChangeBatch> = batches.collect();
+            let parts = random.random_range(0..4);
+            let consolidated = in_parts(batches, parts).unwrap();
+            assert!(consolidated.len() as u64 <= parts.max(1));
+            most_parts = most_parts.max(consolidated.len());
             model.retain(|_, weight| *weight != 0);
             let mut shown = BTreeMap::new();
-            if let Some(batch) = consolidated {
+            for batch in consolidated {
                 let k = batch.rows.column(0).as_primitive::<Int64Type>();
                 let v = batch.rows.column(1).as_string::<i32>();
                 for row in 0..batch.num_rows() {
@@ -161,6 +208,7 @@ mod tests {
             shown.retain(|_, weight| *weight != 0);
             assert_eq!(shown, model);
         }
+        assert_eq!(most_parts, 3);
     }
 
     #[test]

@@ -29,6 +29,22 @@ pub enum OperatorError {
     Internal(String),
 }
 
+impl OperatorError {
+    /// Whether it failed because memory ran out.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            OperatorError::Resource(ResourceError::OutOfMemory { .. }) => true,
+            OperatorError::DataFusion(error) => is_for_memory(error),
+            _ => false,
+        }
+    }
+}
+
+/// Whether an error is about memory, and not about a row.
+pub(crate) fn is_for_memory(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+}
+
 impl From<ArrowError> for OperatorError {
     fn from(error: ArrowError) -> Self {
         OperatorError::DataFusion(error.into())

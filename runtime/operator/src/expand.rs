@@ -3,18 +3,20 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_resource::gate::Gate;
+use millrace_state::steps::Steps;
 use millrace_storage::ChangeBatch;
 
 use super::expression::ErrorCounter;
 use super::inputs::Inputs;
 use super::instance::{Delivery, Operator, OperatorInstance};
-use super::output::{Output, Through};
+use super::output::{Output, Stepping};
 use super::projection::Projection;
 use crate::error::Result;
 
 /// See the module.
 pub(super) struct ExpandInstance {
     pub projections: Vec<Projection>,
+    pub steps: Steps,
 }
 
 impl Operator for ExpandInstance {
@@ -27,7 +29,8 @@ impl Operator for ExpandInstance {
         output: &'a mut dyn Output,
     ) -> BoxFuture<'a, Result<()>> {
         async move {
-            let mut through = Through {
+            let mut stepping = Stepping {
+                steps: &mut self.steps,
                 apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
                     for projection in &self.projections {
                         made.push(projection.of(chunk, errors)?);
@@ -37,7 +40,7 @@ impl Operator for ExpandInstance {
                 gate,
                 output,
             };
-            inputs[0].run(epoch, gate, errors, &mut through).await
+            inputs[0].run(epoch, gate, errors, &mut stepping).await
         }
         .boxed()
     }

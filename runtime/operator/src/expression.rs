@@ -22,14 +22,18 @@ use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 use millrace_planner::OnError;
+use millrace_resource::step;
 use millrace_storage::column_bytes;
 use parking_lot::Mutex;
 
-use crate::error::{OperatorError, Result};
+use crate::error::{OperatorError, Result, is_for_memory};
 use crate::failed_rows::{FailedRow, FailedRows, Failures};
 
 /// What one expression makes for the rows of a batch at most, in bytes.
 const MADE_BYTES_MAX: usize = 1 << 30;
+
+/// Arrays smaller than this keep what is not filled of them.
+const SLACK_BYTES_MIN: usize = 1 << 20;
 
 /// How often an expression of a view failed, and what it said last.
 #[derive(Debug, Default)]
@@ -164,24 +168,25 @@ fn made(expression: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> datafusion::e
     let value = expression.evaluate(rows)?;
     // One value for all rows is about to become one for each.
     if let ColumnarValue::Scalar(value) = &value {
-        may_take(value.size().saturating_mul(rows.num_rows()))?;
+        may_take(value.size().saturating_mul(rows.num_rows()), rows.num_rows())?;
     }
-    value.into_array(rows.num_rows())
+    let mut array = value.into_array(rows.num_rows())?;
+    // What was reserved and not filled would be held, and not be charged, as long as the array is.
+    if array.get_buffer_memory_size() > SLACK_BYTES_MIN
+        && let Some(array) = Arc::get_mut(&mut array)
+    {
+        array.shrink_to_fit();
+    }
+    Ok(array)
 }
 
-fn may_take(bytes: usize) -> datafusion::error::Result<()> {
-    if bytes <= MADE_BYTES_MAX {
+fn may_take(bytes: usize, rows: usize) -> datafusion::error::Result<()> {
+    if bytes <= MADE_BYTES_MAX && step::allows(bytes, rows) {
         return Ok(());
     }
     Err(DataFusionError::ResourcesExhausted(format!(
-        "the results of an expression exceed {} MB for one batch of rows",
-        MADE_BYTES_MAX >> 20
+        "the results of an expression take too much for one batch of rows: {bytes} bytes"
     )))
-}
-
-/// Whether an error is about memory, and not about a row.
-fn is_for_memory(error: &DataFusionError) -> bool {
-    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
 /// The rows where a condition holds.
@@ -265,7 +270,7 @@ fn row_by_row(
         .map(|row| match made(expression, &rows.slice(row, 1)) {
             Ok(value) => {
                 bytes = bytes.saturating_add(column_bytes(&value));
-                may_take(bytes)?;
+                may_take(bytes, rows.num_rows())?;
                 conform(value, data_type)
             }
             Err(error) if is_for_memory(&error) => Err(error.into()),

@@ -30,7 +30,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::batches::{batch_of, weights_of};
-use super::consolidate::consolidate;
+use super::consolidate::consolidate_parts;
 use super::expression::ErrorCounter;
 use super::group_keys::GroupKeys;
 use super::image::{Part, Parts};
@@ -283,7 +283,7 @@ impl GenericJoinInstance {
         let batches: Vec<ChangeBatch> = match grows {
             true => batches,
             // A row that came and went within the epoch is left out.
-            false => consolidate(batches)?.into_iter().collect(),
+            false => consolidate_parts(batches)?,
         };
         for batch in &batches {
             let changes = self.changes(relation, batch)?;

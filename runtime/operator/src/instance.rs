@@ -15,7 +15,7 @@ use millrace_storage::ChangeBatch;
 use super::expression::ErrorCounter;
 use super::image::{OperatorImage, OperatorWaits, Part, Parts};
 use super::inputs::Inputs;
-use super::output::Output;
+use super::output::{Collecting, Output};
 use super::projection::Projection;
 use crate::error::Result;
 
@@ -132,9 +132,9 @@ impl OperatorInstance {
         gate: &dyn Gate,
         errors: &ErrorCounter,
     ) -> Result<Vec<ChangeBatch>> {
-        let mut batches = vec![];
-        self.run(epoch, gate, errors, &mut batches).await?;
-        Ok(batches)
+        let mut collecting = Collecting::new(gate);
+        self.run(epoch, gate, errors, &mut collecting).await?;
+        Ok(collecting.batches)
     }
 
     /// Whether its rows come out while they are made, batch by batch, and no row is taken back before it came: whoever is

@@ -32,7 +32,7 @@ use millrace_state::row_table::split;
 use millrace_storage::ChangeBatch;
 
 use super::batches::{concat, nullable};
-use super::consolidate::consolidate;
+use super::consolidate::consolidate_parts;
 use super::expression::ErrorCounter;
 use super::image::{Part, Parts};
 use super::inputs::Inputs;
@@ -249,7 +249,7 @@ impl JoinInstance {
         let grows = self.sides[side].append_only || batches.iter().all(|batch| batch.weights.is_none());
         if !grows {
             // A row that came and went within the epoch is left out.
-            return Ok(consolidate(batches)?.into_iter().collect());
+            return consolidate_parts(batches);
         }
         if batches.iter().any(|batch| batch.num_rows() >= CHUNK_ROWS) {
             return Ok(batches);

@@ -66,7 +66,7 @@ mod written;
 
 pub use batches::concat;
 pub use combiner::{Combiner, CombinerCounts};
-pub use consolidate::consolidate;
+pub use consolidate::{consolidate, consolidate_parts};
 pub use expression::ErrorCounter;
 pub use failed_rows::{FailedRow, Failures};
 pub use generic_join::{Found, GenericJoinInstance};

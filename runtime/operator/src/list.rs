@@ -23,7 +23,7 @@ use super::join::JoinInstance;
 use super::lookup::LookupJoinInstance;
 use super::partial_aggregate::PartialAggregate;
 use super::project::ProjectInstance;
-use super::projection::Projection;
+use super::projection::{Projection, steps_of};
 use super::recompute::RecomputeInstance;
 use super::recursion::RecursionInstance;
 use super::session::SessionInstance;
@@ -72,6 +72,7 @@ fn operator(plan: &Plan, partition: usize) -> Result<Box<dyn Operator>> {
             expressions, schema, ..
         }) => Box::new(ProjectInstance {
             projection: Projection::new(expressions, schema),
+            steps: steps_of(expressions, schema),
         }),
         Plan::Expand(Expand {
             projections, schema, ..
@@ -79,6 +80,7 @@ fn operator(plan: &Plan, partition: usize) -> Result<Box<dyn Operator>> {
             projections: (projections.iter())
                 .map(|expressions| Projection::new(expressions, schema))
                 .collect(),
+            steps: steps_of(projections.iter().flatten(), schema),
         }),
         Plan::Unnest(Unnest {
             columns,

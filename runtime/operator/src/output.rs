@@ -4,13 +4,16 @@
 //! suspended in the middle of its work until what is behind it has space again: the task is a coroutine, so that an expansion
 //! is an iterator without anybody having to write one (Faucet, section 4: the batcher's lazy transformation).
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use millrace_resource::gate::Gate;
-use millrace_storage::ChangeBatch;
+use millrace_resource::step;
+use millrace_state::steps::Steps;
+use millrace_state::width::COPIED_BYTES_MAX;
+use millrace_storage::{ChangeBatch, rows_bytes};
 
 use super::batches::chunks;
-use crate::error::Result;
+use crate::error::{OperatorError, Result};
 
 /// See the module.
 pub trait Output: Send {
@@ -23,6 +26,48 @@ impl Output for Vec<ChangeBatch> {
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
         Vec::push(self, batch);
         std::future::ready(Ok(())).boxed()
+    }
+}
+
+/// Less than this is not told to the gate: it is measured with the state, once the task has ended.
+pub(super) const HELD_BYTES_MIN: usize = 1 << 20;
+/// What an operator that collects much of its input has of it before it ends: the batches, one of all rows, its state, and what
+/// it emits.
+const COPIES: usize = 4;
+
+/// Keeps everything for an operator that needs all of it, and tells the gate how much that is.
+pub(super) struct Collecting<'a> {
+    pub batches: Vec<ChangeBatch>,
+    bytes: usize,
+    /// Of those the ones that the gate was told of, and the first few megabytes, which is what comes of a stage at a time.
+    told: usize,
+    gate: &'a dyn Gate,
+}
+
+impl<'a> Collecting<'a> {
+    pub fn new(gate: &'a dyn Gate) -> Self {
+        Collecting {
+            batches: vec![],
+            bytes: 0,
+            told: COPIED_BYTES_MAX,
+            gate,
+        }
+    }
+}
+
+impl Output for Collecting<'_> {
+    fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
+        self.bytes += rows_bytes(&batch.rows);
+        self.batches.push(batch);
+        if self.bytes < self.told + HELD_BYTES_MIN {
+            return std::future::ready(Ok(())).boxed();
+        }
+        let bytes = self.bytes - self.told;
+        self.told = self.bytes;
+        self.gate
+            .hold(COPIES * bytes)
+            .map_err(OperatorError::from)
+            .boxed()
     }
 }
 
@@ -50,6 +95,52 @@ where
             let mut made = vec![];
             for chunk in chunks(&batch) {
                 (self.apply)(&chunk, &mut made)?;
+                for batch in made.drain(..).filter(|batch| batch.num_rows() > 0) {
+                    self.output.push(batch).await?;
+                }
+                self.gate.checkpoint().await;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// Bytes that a function may make of several rows in one step.
+const STEP_BYTES_MAX: usize = 2 * COPIED_BYTES_MAX;
+
+/// As [`Through`], for an operator whose rows may be far larger than those they are made of: of so few at a time that they fit.
+/// Where a step makes too much, or there is no memory for it, a shorter one is tried.
+pub(super) struct Stepping<'a, F> {
+    pub apply: F,
+    pub steps: &'a mut Steps,
+    pub gate: &'a dyn Gate,
+    pub output: &'a mut dyn Output,
+}
+
+impl<F> Output for Stepping<'_, F>
+where
+    F: FnMut(&ChangeBatch, &mut Vec<ChangeBatch>) -> Result<()> + Send,
+{
+    fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let mut made = vec![];
+            let mut start = 0;
+            while start < batch.num_rows() {
+                let rows = self.steps.next(batch.num_rows() - start);
+                let slice = batch.slice(start, rows);
+                match step::within(STEP_BYTES_MAX, || (self.apply)(&slice, &mut made)) {
+                    Ok(()) => {}
+                    Err(error) if error.is_out_of_memory() && self.steps.was_refused(rows) => {
+                        made.clear();
+                        self.gate.checkpoint().await;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
+                start += rows;
+                let bytes: usize = made.iter().map(|batch| rows_bytes(&batch.rows)).sum();
+                self.steps.made(rows, bytes.div_ceil(rows));
                 for batch in made.drain(..).filter(|batch| batch.num_rows() > 0) {
                     self.output.push(batch).await?;
                 }

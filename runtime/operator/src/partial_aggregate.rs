@@ -9,11 +9,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_planner::stage::aggregation::{AggregateCall, Aggregation, ExchangeForm};
 use millrace_resource::gate::Gate;
-use millrace_storage::ChangeBatch;
+use millrace_state::width::COPIED_BYTES_MAX;
+use millrace_storage::{ChangeBatch, rows_bytes};
 
 use super::batches::{batch_of, chunks, weights_of};
 use super::combiner::Combiner;
-use super::consolidate::consolidate;
+use super::consolidate::consolidate_parts;
 use super::expression::ErrorCounter;
 use super::group_keys::GroupKeys;
 use super::groups::Groups;
@@ -24,6 +25,8 @@ use crate::error::Result;
 
 /// Rows that are combined at a time where they come out of a join: more would combine better, and take memory.
 const COMBINED_ROWS_MAX: usize = 262_144;
+/// Of rows that take so many bytes as many are combined at a time as may be copied: there are several copies while they are.
+const WIDE_BYTES: usize = 1 << 10;
 
 /// The map half. It keeps nothing between epochs.
 pub struct PartialAggregate {
@@ -79,7 +82,7 @@ impl PartialAggregate {
             return self.pass(batches, gate).await;
         }
         if self.exchange == ExchangeForm::Rows {
-            let output: Vec<ChangeBatch> = consolidate(batches)?.into_iter().collect();
+            let output: Vec<ChangeBatch> = consolidate_parts(batches)?;
             combiner.combined(arrived, output.iter().map(ChangeBatch::num_rows).sum());
             return Ok(output);
         }
@@ -148,6 +151,7 @@ struct Combining<'a> {
     output: &'a mut dyn Output,
     gathered: Vec<ChangeBatch>,
     rows: usize,
+    bytes: usize,
 }
 
 impl<'a> Combining<'a> {
@@ -166,6 +170,7 @@ impl<'a> Combining<'a> {
             output,
             gathered: vec![],
             rows: 0,
+            bytes: 0,
         }
     }
 
@@ -175,7 +180,7 @@ impl<'a> Combining<'a> {
     }
 
     async fn combine(&mut self) -> Result<()> {
-        self.rows = 0;
+        (self.rows, self.bytes) = (0, 0);
         let gathered = std::mem::take(&mut self.gathered);
         let combined = self.aggregate.advance(gathered, self.combiner, self.gate).await?;
         push_all(self.output, combined).await
@@ -185,8 +190,10 @@ impl<'a> Combining<'a> {
 impl Output for Combining<'_> {
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
         self.rows += batch.num_rows();
+        self.bytes += rows_bytes(&batch.rows);
         self.gathered.push(batch);
-        if self.rows < self.rows_max {
+        let is_wide = self.bytes >= COPIED_BYTES_MAX && self.bytes / self.rows.max(1) >= WIDE_BYTES;
+        if self.rows < self.rows_max && !is_wide {
             return std::future::ready(Ok(())).boxed();
         }
         self.combine().boxed()

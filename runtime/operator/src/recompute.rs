@@ -21,7 +21,7 @@ use millrace_storage::ChangeBatch;
 
 use super::batches::{batch_of, nullable};
 use super::closing::Closer;
-use super::consolidate::consolidate;
+use super::consolidate::{consolidate, consolidate_parts};
 use super::expression::{ErrorCounter, conform};
 use super::group_keys::GroupKeys;
 use super::image::{Part, Parts};
@@ -144,7 +144,7 @@ impl RecomputeInstance {
                 rows,
             }));
         }
-        Ok(consolidate(output)?.into_iter().collect())
+        consolidate_parts(output)
     }
 
     /// The keys of the partitions that the changes touch, each once.

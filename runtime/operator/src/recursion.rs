@@ -32,19 +32,20 @@ use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::utils::normalize_float_zero;
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use millrace_planner::stage::recursion::{Recursion, RecursionLimits};
 use millrace_resource::gate::Gate;
 use millrace_schedule::cpu::CHUNK_ROWS;
-use millrace_storage::ChangeBatch;
+use millrace_state::width::COPIED_BYTES_MAX;
+use millrace_storage::{ChangeBatch, rows_bytes};
 
 use super::batches::batch_of;
 use super::expression::ErrorCounter;
 use super::image::{Part, Parts};
 use super::inputs::Inputs;
 use super::instance::{Delivery, Operator, OperatorInstance};
-use super::output::Output;
+use super::output::{HELD_BYTES_MIN, Output};
 use crate::error::{OperatorError, Result};
 use rows::{RowId, Rows};
 
@@ -97,11 +98,18 @@ impl Pending {
 struct Deriving<'a> {
     recursion: &'a mut RecursionInstance,
     rows_made: &'a mut usize,
+    gate: &'a dyn Gate,
 }
 
 impl Output for Deriving<'_> {
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
-        std::future::ready(self.recursion.derived(&batch, self.rows_made)).boxed()
+        if let Err(error) = self.recursion.derived(&batch, self.rows_made) {
+            return std::future::ready(Err(error)).boxed();
+        }
+        match rows_bytes(&batch.rows) {
+            0..HELD_BYTES_MIN => std::future::ready(Ok(())).boxed(),
+            bytes => self.gate.hold(bytes).map_err(OperatorError::from).boxed(),
+        }
     }
 }
 
@@ -197,6 +205,7 @@ impl RecursionInstance {
         let mut deriving = Deriving {
             recursion: self,
             rows_made: &mut rows_made,
+            gate,
         };
         body.run(inputs, gate, errors, &mut deriving).await?;
         let mut changed: BTreeMap<RowId, i64> = BTreeMap::new();
@@ -208,11 +217,12 @@ impl RecursionInstance {
             for change in &changes {
                 *changed.entry(change.row).or_default() += change.weight;
             }
-            for part in parts(changes) {
+            for part in parts(changes, |row| self.rows.bytes(row).len()) {
                 inputs.working_table = vec![self.changes_of_working_table(&part)?];
                 let mut deriving = Deriving {
                     recursion: self,
                     rows_made: &mut rows_made,
+                    gate,
                 };
                 body.run(inputs, gate, errors, &mut deriving).await?;
                 gate.checkpoint().await;
@@ -220,7 +230,10 @@ impl RecursionInstance {
         }
         changed.retain(|_, weight| *weight != 0);
         let changed: Vec<(RowId, i64)> = changed.into_iter().collect();
-        for chunk in changed.chunks(CHUNK_ROWS) {
+        let mut left = &changed[..];
+        while !left.is_empty() {
+            let (chunk, later) = left.split_at(self.chunk(left));
+            left = later;
             let columns = self.columns(chunk.iter().map(|(row, _)| *row))?;
             let weights: Vec<i64> = chunk.iter().map(|(_, weight)| *weight).collect();
             let rows = batch_of(&self.schema, columns, chunk.len())?;
@@ -345,6 +358,16 @@ impl RecursionInstance {
         })
     }
 
+    /// How many of these rows are emitted in one batch.
+    fn chunk(&self, rows: &[(RowId, i64)]) -> usize {
+        let mut bytes = 0;
+        let fit = rows.iter().take(CHUNK_ROWS).take_while(|(row, _)| {
+            bytes += self.rows.bytes(*row).len();
+            bytes <= COPIED_BYTES_MAX
+        });
+        fit.count().max(1)
+    }
+
     fn columns(&self, rows: impl Iterator<Item = RowId>) -> Result<Vec<ArrayRef>> {
         let parser = self.converter.parser();
         let rows = rows.map(|row| parser.parse(self.rows.bytes(row)));
@@ -353,9 +376,15 @@ impl RecursionInstance {
 }
 
 /// The changes in parts that are small enough for one stretch of work: a row with a weight is as many rows to a join.
-fn parts(changes: Vec<Change>) -> Vec<Vec<Change>> {
-    let (mut parts, mut part, mut size) = (vec![], vec![], 0);
+/// `bytes_of` tells how large a row is.
+fn parts(changes: Vec<Change>, bytes_of: impl Fn(RowId) -> usize) -> Vec<Vec<Change>> {
+    let (mut parts, mut part, mut size, mut bytes) = (vec![], vec![], 0, 0);
     for mut change in changes {
+        bytes += bytes_of(change.row);
+        if bytes > COPIED_BYTES_MAX && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+            (size, bytes) = (0, bytes_of(change.row));
+        }
         while change.weight != 0 {
             let room = (CHUNK_ROWS - size) as i64;
             let weight = change.weight.clamp(-room, room);
@@ -364,7 +393,7 @@ fn parts(changes: Vec<Change>) -> Vec<Vec<Change>> {
             size += weight.unsigned_abs() as usize;
             if size == CHUNK_ROWS {
                 parts.push(std::mem::take(&mut part));
-                size = 0;
+                (size, bytes) = (0, 0);
             }
         }
     }

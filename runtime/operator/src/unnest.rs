@@ -2,7 +2,6 @@
 //! are, and where the lists are computed that is done step by step, too.
 
 mod expansion;
-mod list_steps;
 mod lists;
 
 use arrow::datatypes::SchemaRef;
@@ -11,19 +10,28 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_planner::stage::unnest::UnnestColumn;
 use millrace_resource::gate::Gate;
-use millrace_storage::{ChangeBatch, rows_bytes};
+use millrace_schedule::cpu::CHUNK_ROWS;
+use millrace_state::steps::Steps;
+use millrace_storage::ChangeBatch;
 
 use super::batches::chunks;
 use super::expression::ErrorCounter;
 use super::inputs::Inputs;
 use super::instance::{Delivery, Operator, OperatorInstance};
-use super::output::Output;
+use super::output::{Output, Stepping};
 use crate::error::Result;
 pub use expansion::Expansion;
-pub use list_steps::ListSteps;
+
+/// Bytes of lists that are made at a time, unless those of one row are more.
+const LIST_BYTES_STEP: usize = 4 << 20;
 
 /// Rows that are emitted in one batch.
 const OUTPUT_ROWS_STEP: usize = 65_536;
+
+/// Of how many rows lists are computed at a time.
+pub fn list_steps() -> Steps {
+    Steps::new(1, CHUNK_ROWS, LIST_BYTES_STEP)
+}
 
 /// See the module.
 pub(super) struct UnnestInstance {
@@ -54,8 +62,16 @@ impl Operator for UnnestInstance {
             if self.columns.iter().any(is_element)
                 && let Some((projection, projected)) = input.projection()
             {
-                let project = |rows: &ChangeBatch| projection.of(rows, errors);
-                let mut listing = Listing::new(project, gate, &mut unnesting);
+                // It may make the lists: of so few rows at a time that these fit.
+                let mut listing = Stepping {
+                    apply: |rows: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
+                        made.push(projection.of(rows, errors)?);
+                        Ok(())
+                    },
+                    steps: &mut list_steps(),
+                    gate,
+                    output: &mut unnesting,
+                };
                 return projected.run(epoch, gate, errors, &mut listing).await;
             }
             input.run(epoch, gate, errors, &mut unnesting).await
@@ -88,46 +104,6 @@ impl Output for Unnesting<'_> {
                     }
                     self.gate.checkpoint().await;
                 }
-            }
-            Ok(())
-        }
-        .boxed()
-    }
-}
-
-/// The projection in front of an UNNEST, which may make its lists: of so few rows at a time that these fit.
-struct Listing<'a, F> {
-    project: F,
-    gate: &'a dyn Gate,
-    output: &'a mut dyn Output,
-    steps: ListSteps,
-}
-
-impl<'a, F> Listing<'a, F> {
-    fn new(project: F, gate: &'a dyn Gate, output: &'a mut dyn Output) -> Self {
-        Listing {
-            project,
-            gate,
-            output,
-            steps: ListSteps::default(),
-        }
-    }
-}
-
-impl<F> Output for Listing<'_, F>
-where
-    F: FnMut(&ChangeBatch) -> Result<ChangeBatch> + Send,
-{
-    fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
-        async move {
-            let mut start = 0;
-            while start < batch.num_rows() {
-                let step = self.steps.next(batch.num_rows() - start);
-                let made = (self.project)(&batch.slice(start, step))?;
-                start += step;
-                self.steps.made(step, rows_bytes(&made.rows));
-                self.output.push(made).await?;
-                self.gate.checkpoint().await;
             }
             Ok(())
         }

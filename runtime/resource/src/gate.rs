@@ -1,5 +1,6 @@
 //! Where a task may be suspended.
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::error::Result;
@@ -15,5 +16,13 @@ pub trait Gate: Send + Sync {
     /// There is no memory for them.
     fn room(&self, _bytes: usize) -> Result<()> {
         Ok(())
+    }
+
+    /// So many bytes more are held until the operators have run over their input.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    fn hold(&self, _bytes: usize) -> BoxFuture<'_, Result<()>> {
+        std::future::ready(Ok(())).boxed()
     }
 }

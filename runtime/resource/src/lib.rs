@@ -28,3 +28,4 @@ pub mod network;
 pub mod query_memory;
 pub mod running;
 pub mod spill;
+pub mod step;

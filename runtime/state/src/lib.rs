@@ -5,7 +5,7 @@
 //!      |    |
 //!   chunk  index       immutable columns with the versions at which rows came and went; row numbers by hash
 //!      |
-//!   compare · width    equal rows; how many bytes a row takes
+//!   compare · width · steps    equal rows; how many bytes a row takes; of how many rows values are made at a time
 //! ```
 //!
 //! Readers get an immutable view as of a version ([`row_table::TableView`]), which costs what changed since, not what there is.
@@ -19,4 +19,5 @@ pub mod compare;
 pub mod error;
 mod index;
 pub mod row_table;
+pub mod steps;
 pub mod width;

@@ -31,12 +31,12 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use millrace_schedule::id::Version;
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, rows_bytes};
 use parking_lot::{Mutex, RwLock};
 
 use super::chunk::Chunk;
 use super::index::HashIndex;
-use super::width::Widths;
+use super::width::{COPIED_BYTES_MAX, Widths};
 use crate::error::{Result, StateError};
 use image::ChunkImage;
 pub use image::TableImage;
@@ -47,6 +47,34 @@ pub use view::TableView;
 
 /// Small chunks are merged up to this size, so that a merge never copies more.
 const CHUNK_ROWS_MAX: usize = 65_536;
+
+/// How large a chunk is, or would be.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn of(rows: &RecordBatch) -> Size {
+        Size {
+            rows: rows.num_rows(),
+            bytes: rows_bytes(rows),
+        }
+    }
+
+    fn plus(self, other: Size) -> Size {
+        Size {
+            rows: self.rows + other.rows,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+
+    /// Whether chunks of this size together are put into one.
+    fn fits_a_chunk(self) -> bool {
+        self.rows <= CHUNK_ROWS_MAX && self.bytes <= COPIED_BYTES_MAX
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -343,17 +371,22 @@ impl RowTable {
         Ok(first)
     }
 
-    /// Merges the last chunks while they are of similar size: each row is copied a logarithmic number of times.
+    /// Merges the last chunks while they are of similar size: each row is copied a logarithmic number of times. Of wide rows only so
+    /// many bytes are copied at a time.
     fn merge_small_chunks(&mut self) -> Result<()> {
         let chunks = Arc::make_mut(&mut self.chunks);
         let mut first = chunks.len() - 1;
-        let mut rows = chunks[first].len();
+        let mut size = Size::of(&chunks[first].rows);
         while first > 0 {
-            let before = chunks[first - 1].len();
-            if before > 2 * rows || before + rows > CHUNK_ROWS_MAX {
+            let before = &chunks[first - 1];
+            if before.len() > 2 * size.rows {
                 break;
             }
-            rows += before;
+            let both = size.plus(Size::of(&before.rows));
+            if !both.fits_a_chunk() {
+                break;
+            }
+            size = both;
             first -= 1;
         }
         if first + 1 < chunks.len() {

@@ -91,6 +91,20 @@ async fn with_too_little_queries_and_writes_are_refused() {
     assert_eq!(f.ok("SELECT n FROM n").await, ["1001"]);
 }
 
+/// An administrator's statements are small.
+#[tokio::test]
+async fn small_statements_are_prepared_where_memory_is_short() {
+    let f = Fixture::new().await;
+    f.ok("ALTER SYSTEM SET memory_limit = '1MB'").await;
+    f.other_session().database().runtime().memory().look();
+    f.ok("PREPARE small AS SELECT 1").await;
+    assert_eq!(f.ok("EXECUTE small").await, ["1"]);
+    let large = format!("PREPARE large AS SELECT '{}'", "x".repeat(200_000));
+    assert_eq!(f.error(&large).await.code, SqlState::OutOfMemory);
+    f.ok("ALTER SYSTEM RESET memory_limit").await;
+    f.ok(&large).await;
+}
+
 #[tokio::test]
 async fn who_waits_is_listed_with_what_for() {
     let f = Fixture::new().await;

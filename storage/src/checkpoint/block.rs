@@ -9,12 +9,18 @@ use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
 use bytes::Bytes;
 
+use crate::memory::rows_bytes;
+
+/// What an IPC stream has beside the values, about.
+const ENVELOPE_BYTES: usize = 4 << 10;
+
 /// Rows as bytes.
 ///
 /// # Errors
 /// A type has no form in Arrow IPC.
 pub fn encode_rows(rows: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
-    let mut bytes = vec![];
+    // Enough at once: to grow would take twice as much for a moment.
+    let mut bytes = Vec::with_capacity(rows_bytes(rows) + ENVELOPE_BYTES);
     let mut writer = StreamWriter::try_new(&mut bytes, &rows.schema())?;
     writer.write(rows)?;
     writer.finish()?;

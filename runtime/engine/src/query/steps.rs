@@ -27,6 +27,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use millrace_operator::windows::{Sizes, WideFunction};
+use millrace_state::steps::Steps;
 use millrace_state::width::{COPIED_BYTES_MAX, differs_in_size, largest};
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
@@ -34,10 +35,8 @@ use parking_lot::Mutex;
 use super::gate::give_way;
 use super::wrap::{Wrap, Wrapped};
 
-/// Rows of the first step, when nothing has come out yet: one constant of a subquery may be as large as memory. Each step has so
-/// many times the rows of the one before at most.
+/// Rows of the first step, when nothing has come out yet: one constant of a subquery may be as large as memory.
 const FIRST_ROWS: usize = 1;
-const STEP_GROWTH: usize = 8;
 /// Constants of more than this in a row make it wide.
 const WIDE_BYTES: usize = 1 << 10;
 
@@ -76,14 +75,11 @@ pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
         return Ok(None);
     };
     let functions = WideFunction::of(windows, &schema);
-    let state = State {
-        made: match windows.is_empty() {
-            true => made,
-            false => functions.iter().map(|function| function.column).collect(),
-        },
-        ..State::default()
+    let made = match windows.is_empty() {
+        true => made,
+        false => functions.iter().map(|function| function.column).collect(),
     };
-    let shared = Arc::new(Mutex::new(state));
+    let shared = Arc::new(Mutex::new(State::new(made)));
     let below = Below {
         keeps: !windows.is_empty(),
         needs_all,
@@ -108,14 +104,13 @@ fn is_made_wide(data_type: &DataType) -> bool {
 }
 
 /// What both sides of an operator know. Its partitions share it.
-#[derive(Default)]
 struct State {
     /// Columns that the operator makes and whose values differ in size.
     made: Vec<usize>,
     /// Bytes of the widest row of these that came out last, once one has.
     row_bytes: Option<usize>,
-    /// Rows of the last step at most.
-    allowed: Option<usize>,
+    /// Of how many rows something is made at a time.
+    steps: Steps,
     /// Rows that went in and have not come out, and their bytes.
     rows: usize,
     bytes: usize,
@@ -125,6 +120,18 @@ struct State {
 }
 
 impl State {
+    fn new(made: Vec<usize>) -> State {
+        State {
+            made,
+            row_bytes: None,
+            steps: Steps::new(FIRST_ROWS, usize::MAX, COPIED_BYTES_MAX),
+            rows: 0,
+            bytes: 0,
+            made_bytes: 0,
+            room: None,
+        }
+    }
+
     fn room_wanted(&self) -> usize {
         self.bytes.saturating_mul(COPIES).saturating_add(self.made_bytes)
     }
@@ -140,7 +147,9 @@ impl State {
     /// Some rows came out.
     fn came_out(&mut self, batch: &RecordBatch) {
         let widths = self.made.iter().map(|column| largest(batch.column(*column)));
-        self.row_bytes = Some(widths.sum());
+        let row_bytes = widths.sum();
+        self.row_bytes = Some(row_bytes);
+        self.steps.made(batch.num_rows(), row_bytes);
         let rows = batch.num_rows().min(self.rows);
         // Wide: bytes times rows.
         let gone = self.bytes as u128 * rows as u128 / self.rows.max(1) as u128;
@@ -171,22 +180,13 @@ struct Below {
 impl Below {
     /// How many of these rows go in now.
     fn step(&self, batch: &RecordBatch) -> Result<usize> {
-        let mut state = self.shared.lock();
-        let all_rows = batch.num_rows();
+        let state = self.shared.lock();
         if self.keeps {
             let out = state.row_bytes.unwrap_or(0);
             drop(state);
             return self.running_step(batch, out);
         }
-        let allowed = match (state.row_bytes, state.allowed) {
-            (Some(out), Some(last)) => last
-                .saturating_mul(STEP_GROWTH)
-                .min(COPIED_BYTES_MAX / out.max(1))
-                .max(1),
-            _ => FIRST_ROWS,
-        };
-        state.allowed = Some(allowed);
-        Ok(allowed.min(all_rows))
+        Ok(state.steps.next(batch.num_rows()))
     }
 
     /// The same for window functions, which have made values of so many bytes.

@@ -24,9 +24,10 @@ use datafusion::physical_plan::{
     SendableRecordBatchStream,
 };
 use futures::StreamExt;
-use millrace_operator::unnest::{Expansion, ListSteps};
+use millrace_operator::unnest::{Expansion, list_steps};
 use millrace_planner::stage::flow::{Explosion, FlowLimits};
 use millrace_planner::stage::unnest::UnnestColumn;
+use millrace_state::steps::Steps;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
 use super::gate::give_way;
@@ -176,7 +177,7 @@ impl ExecutionPlan for FlowingUnnest {
             schema: self.schema(),
             batch_rows: self.flow.batch_rows,
             batch: None,
-            steps: ListSteps::default(),
+            steps: list_steps(),
             expansion: None,
             reservation,
             metrics: BaselineMetrics::new(&self.metrics, partition),
@@ -204,7 +205,7 @@ struct Unnesting {
     batch_rows: usize,
     /// Rows of which the lists have not been made.
     batch: Option<RecordBatch>,
-    steps: ListSteps,
+    steps: Steps,
     /// Rows of which the lists were made and not all rows emitted.
     expansion: Option<Expansion>,
     /// For the lists.
@@ -257,7 +258,7 @@ impl Unnesting {
                 let listed = project(lists, &self.listed, &batch.slice(0, step))?;
                 self.batch = Some(batch.slice(step, batch.num_rows() - step));
                 let bytes = rows_bytes(&listed);
-                self.steps.made(step, bytes);
+                self.steps.made(step, bytes.div_ceil(step));
                 self.reservation.try_resize(bytes)?;
                 listed
             }

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_operator::{ErrorCounter, Inputs};
+use millrace_planner::stage::Output as Goes;
 use millrace_resource::cpu::{CpuGate, TaskRecord, Work, running_task};
 use millrace_resource::error::ResourceError;
 use millrace_resource::gate::Gate;
-use millrace_resource::memory::Use;
+use millrace_resource::memory::{Charge, Use};
 use millrace_schedule::id::{Part as Kept, PipelineId, TaskId, WorkerId};
 use millrace_schedule::local::{LocalEvent, ReadyTask};
 use millrace_schedule::task::{Ended, Source};
 use millrace_storage::ChangeBatch;
+use parking_lot::Mutex;
 
 use super::flow::{Batch, BatchId, Channel, FlowId, Part, Parts};
 use super::shuffle::Block;
@@ -48,6 +51,26 @@ fn flows_of(task: &ReadyTask) -> Vec<(usize, WorkerId)> {
 struct ViewGate<'a> {
     gate: &'a CpuGate,
     view: &'a ViewInstance,
+    /// For what its operators have collected of their input.
+    held: Mutex<Charge>,
+    /// Bytes of all that they have collected so far.
+    collected: AtomicUsize,
+}
+
+impl ViewGate<'_> {
+    fn new<'a>(gate: &'a CpuGate, view: &'a ViewInstance) -> ViewGate<'a> {
+        ViewGate {
+            gate,
+            view,
+            held: Mutex::new(view.account.charge(Use::InFlight, 0)),
+            collected: AtomicUsize::new(0),
+        }
+    }
+
+    /// The operators have run over their input, or a part of it.
+    fn ran(&self) {
+        self.held.lock().resize(0);
+    }
 }
 
 impl Gate for ViewGate<'_> {
@@ -61,6 +84,18 @@ impl Gate for ViewGate<'_> {
 
     fn room(&self, bytes: usize) -> Result<(), ResourceError> {
         self.view.account.room(bytes)
+    }
+
+    fn hold(&self, bytes: usize) -> BoxFuture<'_, Result<(), ResourceError>> {
+        let mut held = self.held.lock();
+        let all = held.bytes() + bytes;
+        held.resize(all);
+        drop(held);
+        self.collected.fetch_add(bytes, Ordering::Relaxed);
+        match self.view.account.check() {
+            Ok(()) => std::future::ready(Ok(())).boxed(),
+            Err(_) => self.view.room().boxed(),
+        }
     }
 }
 
@@ -221,7 +256,7 @@ impl Worker {
         };
         // A panic in an operator is a failure of its view, not of the worker.
         let outcome = std::panic::AssertUnwindSafe(async {
-            let gate = &ViewGate { gate, view: &view };
+            let gate = &ViewGate::new(gate, &view);
             let turn = view.turn(id.stage, id.partition, inputs.has_more).await?;
             let output = tokio::select! {
                 biased;
@@ -229,7 +264,12 @@ impl Worker {
                 output = self.run_operators(&view, ready, inputs, &mut rows_in, gate, errors) => output?,
             };
             errors.check()?;
-            view.charge_state(id.stage, id.partition, bytes_in);
+            let kept = match view.graph.stages[id.stage].output {
+                Goes::Materialize => output.bytes() as usize,
+                _ => 0,
+            };
+            let moved = bytes_in + gate.collected.load(Ordering::Relaxed) + kept;
+            view.charge_state(id.stage, id.partition, moved);
             if view.keeps_time(id.stage) {
                 self.transport.due(id, view.due(id.stage, id.partition));
             }
@@ -318,7 +358,7 @@ impl Worker {
         ready: &ReadyTask,
         mut inputs: Inputs,
         rows_in: &mut u64,
-        gate: &dyn Gate,
+        gate: &ViewGate<'_>,
         errors: &ErrorCounter,
     ) -> Result<TaskOutput> {
         let id = ready.id;
@@ -336,6 +376,7 @@ impl Worker {
             return Ok(TaskOutput::default());
         };
         running.run(&mut inputs, gate, errors).await?;
+        gate.ran();
         if !inputs.has_more {
             return Ok(running.end().await?);
         }
@@ -361,6 +402,7 @@ impl Worker {
             *rows_in += rows.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
             inputs.exchanges.insert(stage, rows);
             running.run(&mut inputs, gate, errors).await?;
+            gate.ran();
             running.charge_state();
             view.room().await?;
         }

@@ -8,7 +8,7 @@ use datafusion::common::hash_utils::create_hashes_with_hasher;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_operator::error::Result;
-use millrace_operator::{ErrorCounter, Inputs, Output, concat, consolidate};
+use millrace_operator::{ErrorCounter, Inputs, Output, concat, consolidate_parts};
 use millrace_planner::stage::Output as Goes;
 use millrace_resource::gate::Gate;
 use millrace_resource::memory::{Charge, Use};
@@ -275,7 +275,13 @@ impl Sink<'_> {
         let rows = if grows {
             rows
         } else {
-            consolidate(rows)?.into_iter().collect()
+            let bytes: usize = rows.iter().map(|batch| rows_bytes(&batch.rows)).sum();
+            // All of them are there twice for a while.
+            if bytes > COPIED_BYTES_MAX {
+                view.account.room(bytes)?;
+            }
+            let _copy = view.account.charge(Use::InFlight, bytes);
+            consolidate_parts(rows)?
         };
         let mut contents = view.contents.partitions[self.task.partition].write();
         if view.generation(self.task.partition) != self.generation {

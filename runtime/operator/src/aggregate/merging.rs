@@ -8,7 +8,7 @@ use millrace_storage::ChangeBatch;
 use super::AggregateInstance;
 use crate::error::Result;
 use crate::expression::ErrorCounter;
-use crate::output::{Output, push_all};
+use crate::output::Output;
 
 /// In front of the reduce half: merges each batch, and emits nothing that a later one may change.
 pub(super) struct Merging<'a> {
@@ -39,12 +39,9 @@ impl<'a> Merging<'a> {
 
 impl Output for Merging<'_> {
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
-        async move {
-            let merged = (self.aggregate)
-                .advance(vec![batch], self.is_bulk, false, self.gate, self.errors)
-                .await?;
-            push_all(self.output, merged).await
-        }
-        .boxed()
+        let parts = vec![batch];
+        (self.aggregate)
+            .advance(parts, self.is_bulk, false, self.gate, self.errors, self.output)
+            .boxed()
     }
 }

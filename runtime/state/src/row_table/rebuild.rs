@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_schedule::id::Version;
 
-use super::{CHUNK_ROWS_MAX, RowTable, hashes};
+use super::{RowTable, Size, hashes};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::index::HashIndex;
@@ -71,17 +71,18 @@ impl RowTable {
             .map(|index| HashIndex::new(index.columns.clone()))
             .collect();
         let mut small: Vec<Chunk> = vec![];
-        let mut small_rows = 0;
+        let mut size = Size::default();
         for chunk in self.chunks.iter() {
             let Some(survivors) = chunk.survivors(low_water)? else {
                 continue;
             };
-            if small_rows + survivors.len() > CHUNK_ROWS_MAX {
+            let more = Size::of(&survivors.rows);
+            if !size.plus(more).fits_a_chunk() {
                 rebuilt.adopt(&small)?;
                 small.clear();
-                small_rows = 0;
+                size = Size::default();
             }
-            small_rows += survivors.len();
+            size = size.plus(more);
             small.push(survivors);
         }
         rebuilt.adopt(&small)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{ExprSchema, Result};
+use datafusion::common::{DataFusionError, ExprSchema, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::preimage::PreimageResult;
@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::SqlError;
 use millrace_resource::cpu::panic_message;
+use millrace_resource::step;
 
 use crate::names;
 
@@ -209,10 +210,8 @@ impl Limited {
                 _ => 0,
             });
             let bytes = constants.fold(0, u64::saturating_add).saturating_mul(rows as u64);
-            return match bytes <= BATCH_BYTES_MAX {
-                true => Ok(bytes),
-                false => Err(too_large(name, BATCH_BYTES_MAX, "for a constant in all rows").into()),
-            };
+            fits_a_batch(name, bytes, rows, "for a constant in all rows")?;
+            return Ok(bytes);
         }
         let columns = Columns::new(&args.args)?;
         let made_rows = if all_constant { 1 } else { rows };
@@ -229,10 +228,21 @@ impl Limited {
             true => largest.saturating_mul(rows as u64),
             false => all,
         };
-        if used > BATCH_BYTES_MAX {
-            return Err(too_large(name, BATCH_BYTES_MAX, "for the values of a batch of rows").into());
-        }
+        fits_a_batch(name, used, rows, "for the values of a batch of rows")?;
         Ok(all.saturating_add(columns.repeated(made_rows)))
+    }
+}
+
+/// Whether so many bytes may be made for a batch: of fewer rows, if its step is to be shorter; at all.
+fn fits_a_batch(name: &str, bytes: u64, rows: usize, why: &str) -> Result<()> {
+    if !step::allows(usize::try_from(bytes).unwrap_or(usize::MAX), rows) {
+        return Err(DataFusionError::ResourcesExhausted(format!(
+            "{name}() makes too much of {rows} rows in one step"
+        )));
+    }
+    match bytes <= BATCH_BYTES_MAX {
+        true => Ok(()),
+        false => Err(too_large(name, BATCH_BYTES_MAX, why).into()),
     }
 }
 
