@@ -189,20 +189,21 @@ impl Resolver<'_> {
             })
             .collect();
         let starred = self.starred(&select.projection);
-        let mut has_star = false;
+        let mut stars = vec![];
         for item in std::mem::take(&mut select.projection) {
             let from = select.projection.len();
             let is_star = matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
-            let spelled = match is_star && has_star {
-                true => self.spelled(&item),
-                false => None,
-            };
+            // What another star has brought already.
+            let is_again = is_star && stars.iter().any(|star| outputs::overlap(star, &item));
+            let spelled = is_again.then(|| self.spelled(&item)).flatten();
+            if is_star {
+                stars.push(item.clone());
+            }
             let is_spelled = spelled.is_some();
             match spelled {
                 Some(columns) => select.projection.extend(columns),
                 None => self.item(item, &mut select.projection)?,
             }
-            has_star |= is_star;
             // DataFusion wants other names beside those of `*`.
             if !is_star || is_spelled {
                 for (position, item) in select.projection.iter_mut().enumerate().skip(from) {

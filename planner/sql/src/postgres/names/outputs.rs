@@ -106,6 +106,21 @@ pub(super) fn set_apart(item: &mut SelectItem, starred: &[String], position: usi
     }
 }
 
+/// Whether two stars have columns of the same relation.
+pub(super) fn overlap(one: &SelectItem, other: &SelectItem) -> bool {
+    let name = |star: &SelectItem| match star {
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+            idents(name).and_then(|parts| parts.last().map(folded))
+        }
+        _ => None,
+    };
+    match (name(one), name(other)) {
+        (Some(one), Some(other)) => one == other,
+        // One of them is of all relations.
+        _ => true,
+    }
+}
+
 pub(super) fn is_plain(options: &WildcardAdditionalOptions) -> bool {
     options.opt_ilike.is_none()
         && options.opt_exclude.is_none()
