@@ -5,7 +5,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use millrace_sql_tests::{crash, hostile, seed};
 
 /// How many views of wide rows, unless the variable says otherwise: they take up to ten seconds each.
-const VIEWS: u64 = 6;
+const VIEWS: u64 = 4;
 /// How many statements, unless the variable says otherwise: about a minute, not optimised.
 const STATEMENTS: u64 = 400;
 
