@@ -31,13 +31,14 @@ impl Operator for ExpandInstance {
         async move {
             let mut stepping = Stepping {
                 steps: &mut self.steps,
-                apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
+                apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>, errors: &ErrorCounter| {
                     for projection in &self.projections {
                         made.push(projection.of(chunk, errors)?);
                     }
                     Ok(())
                 },
                 gate,
+                errors,
                 output,
             };
             inputs[0].run(epoch, gate, errors, &mut stepping).await

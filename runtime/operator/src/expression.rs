@@ -43,6 +43,8 @@ pub struct ErrorCounter {
     on_error: OnError,
     /// The rows, if somebody keeps them.
     kept: Option<FailedRows>,
+    /// What is counted here may not count, and is not told to anybody.
+    is_of_a_step: bool,
 }
 
 impl ErrorCounter {
@@ -53,6 +55,33 @@ impl ErrorCounter {
             kept: keeps.then(FailedRows::default),
             ..ErrorCounter::default()
         }
+    }
+
+    /// One for a step that may be tried again: [`Self::add`] what it has counted once it is through, [`Self::clear`] it before it is
+    /// tried again.
+    pub(super) fn of_a_step(&self) -> Self {
+        ErrorCounter {
+            is_of_a_step: true,
+            ..ErrorCounter::new(self.on_error, self.kept.is_some())
+        }
+    }
+
+    /// Counts what a step has counted, which counts nothing then.
+    pub(super) fn add(&self, step: &ErrorCounter) {
+        let Some(message) = step.last.lock().take() else {
+            return;
+        };
+        self.count(step.rows.swap(0, Ordering::Relaxed), message);
+        if let Some(kept) = &self.kept {
+            kept.append(step.take_rows());
+        }
+    }
+
+    /// As if nothing had failed yet.
+    pub(super) fn clear(&self) {
+        self.rows.store(0, Ordering::Relaxed);
+        *self.last.lock() = None;
+        drop(self.take_rows());
     }
 
     /// Why the view is to fail, if it is.
@@ -68,7 +97,7 @@ impl ErrorCounter {
 
     /// Counts the failure of an aggregate or window function.
     pub(super) fn note(&self, error: DataFusionError) {
-        self.count(error.strip_backtrace());
+        self.count(1, error.strip_backtrace());
         self.keep(|| FailedRow {
             expression: None,
             error,
@@ -84,7 +113,7 @@ impl ErrorCounter {
         rows: &RecordBatch,
         row: usize,
     ) {
-        self.count(error.strip_backtrace());
+        self.count(1, error.strip_backtrace());
         self.keep(|| FailedRow::new(expression, error, rows, row));
     }
 
@@ -99,8 +128,8 @@ impl ErrorCounter {
         self.kept.as_ref().map(FailedRows::take).unwrap_or_default()
     }
 
-    fn count(&self, message: String) {
-        if self.rows.fetch_add(1, Ordering::Relaxed) == 0 {
+    fn count(&self, rows: u64, message: String) {
+        if self.rows.fetch_add(rows, Ordering::Relaxed) == 0 && !self.is_of_a_step {
             let on_error = self.on_error.name();
             tracing::warn!(%message, on_error, "an expression of a view failed on a row");
         }

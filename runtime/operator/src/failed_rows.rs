@@ -85,6 +85,12 @@ impl FailedRows {
         waiting.failures.rows.push(row);
     }
 
+    /// Keeps what others have kept, as far as there is room.
+    pub fn append(&self, failures: Failures) {
+        failures.rows.into_iter().for_each(|row| self.add(|| row));
+        self.waiting.lock().failures.more += failures.more;
+    }
+
     /// What waits; then nothing does.
     pub fn take(&self) -> Failures {
         std::mem::take(&mut *self.waiting.lock()).failures
@@ -112,6 +118,12 @@ mod tests {
         failed.add(failure);
         let taken = failed.take();
         assert_eq!((taken.rows.len(), taken.more), (1, 0));
+        (0..ROWS_MAX - 1).for_each(|_| failed.add(failure));
+        let others = FailedRows::default();
+        (0..ROWS_MAX + 7).for_each(|_| others.add(failure));
+        failed.append(others.take());
+        let taken = failed.take();
+        assert_eq!((taken.rows.len(), taken.more as usize), (ROWS_MAX, ROWS_MAX + 6));
     }
 
     #[test]

@@ -6,13 +6,15 @@ use datafusion::physical_expr::PhysicalExpr;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_resource::gate::Gate;
+use millrace_schedule::cpu::CHUNK_ROWS;
+use millrace_state::steps::Steps;
 use millrace_storage::ChangeBatch;
 
 use super::batches::filter_changes;
 use super::expression::{ErrorCounter, evaluate_predicate};
 use super::inputs::Inputs;
 use super::instance::{Delivery, Operator, OperatorInstance};
-use super::output::{Output, Through};
+use super::output::{Output, Stepping};
 use crate::error::Result;
 
 /// See the module.
@@ -30,16 +32,19 @@ impl Operator for FilterInstance {
         output: &'a mut dyn Output,
     ) -> BoxFuture<'a, Result<()>> {
         async move {
-            let mut through = Through {
-                apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
+            let mut stepping = Stepping {
+                // No row is larger than it was.
+                steps: &mut Steps::new(CHUNK_ROWS, CHUNK_ROWS, usize::MAX),
+                apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>, errors: &ErrorCounter| {
                     let mask = evaluate_predicate(&self.predicate, &chunk.rows, errors)?;
                     made.push(filter_changes(chunk, &mask)?);
                     Ok(())
                 },
                 gate,
+                errors,
                 output,
             };
-            inputs[0].run(epoch, gate, errors, &mut through).await
+            inputs[0].run(epoch, gate, errors, &mut stepping).await
         }
         .boxed()
     }

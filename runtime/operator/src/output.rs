@@ -12,7 +12,7 @@ use millrace_state::steps::Steps;
 use millrace_state::width::COPIED_BYTES_MAX;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
-use super::batches::chunks;
+use super::expression::ErrorCounter;
 use crate::error::{OperatorError, Result};
 
 /// See the module.
@@ -79,60 +79,38 @@ pub(super) async fn push_all(output: &mut dyn Output, batches: Vec<ChangeBatch>)
     Ok(())
 }
 
-/// A linear operator in front of an output: each chunk is passed through it by itself.
-pub(super) struct Through<'a, F> {
-    pub apply: F,
-    pub gate: &'a dyn Gate,
-    pub output: &'a mut dyn Output,
-}
-
-impl<F> Output for Through<'_, F>
-where
-    F: FnMut(&ChangeBatch, &mut Vec<ChangeBatch>) -> Result<()> + Send,
-{
-    fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
-        async move {
-            let mut made = vec![];
-            for chunk in chunks(&batch) {
-                (self.apply)(&chunk, &mut made)?;
-                for batch in made.drain(..).filter(|batch| batch.num_rows() > 0) {
-                    self.output.push(batch).await?;
-                }
-                self.gate.checkpoint().await;
-            }
-            Ok(())
-        }
-        .boxed()
-    }
-}
-
 /// Bytes that a function may make of several rows in one step.
 const STEP_BYTES_MAX: usize = 2 * COPIED_BYTES_MAX;
 
-/// As [`Through`], for an operator whose rows may be far larger than those they are made of: of so few at a time that they fit.
-/// Where a step makes too much, or there is no memory for it, a shorter one is tried.
+/// A linear operator in front of an output: rows are passed through it in steps, of so few at a time that what is made of them
+/// fits. Where a step makes too much, or there is no memory for it, a shorter one is tried.
 pub(super) struct Stepping<'a, F> {
+    /// Adds what it makes of some rows to the batches. It may be tried again with fewer of them.
     pub apply: F,
     pub steps: &'a mut Steps,
     pub gate: &'a dyn Gate,
+    pub errors: &'a ErrorCounter,
     pub output: &'a mut dyn Output,
 }
 
 impl<F> Output for Stepping<'_, F>
 where
-    F: FnMut(&ChangeBatch, &mut Vec<ChangeBatch>) -> Result<()> + Send,
+    F: FnMut(&ChangeBatch, &mut Vec<ChangeBatch>, &ErrorCounter) -> Result<()> + Send,
 {
     fn push(&mut self, batch: ChangeBatch) -> BoxFuture<'_, Result<()>> {
         async move {
             let mut made = vec![];
+            // Counted once the step is through: those of one that is tried again would be counted twice.
+            let errors = self.errors.of_a_step();
             let mut start = 0;
             while start < batch.num_rows() {
                 let rows = self.steps.next(batch.num_rows() - start);
                 let slice = batch.slice(start, rows);
-                match step::within(STEP_BYTES_MAX, || (self.apply)(&slice, &mut made)) {
-                    Ok(()) => {}
+                match step::within(STEP_BYTES_MAX, || (self.apply)(&slice, &mut made, &errors)) {
+                    Ok(()) => self.errors.add(&errors),
                     Err(error) if error.is_out_of_memory() && self.steps.was_refused(rows) => {
                         made.clear();
+                        errors.clear();
                         self.gate.checkpoint().await;
                         continue;
                     }

@@ -31,11 +31,12 @@ impl Operator for ProjectInstance {
         async move {
             let mut stepping = Stepping {
                 steps: &mut self.steps,
-                apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
+                apply: |chunk: &ChangeBatch, made: &mut Vec<ChangeBatch>, errors: &ErrorCounter| {
                     made.push(self.projection.of(chunk, errors)?);
                     Ok(())
                 },
                 gate,
+                errors,
                 output,
             };
             inputs[0].run(epoch, gate, errors, &mut stepping).await

@@ -64,12 +64,13 @@ impl Operator for UnnestInstance {
             {
                 // It may make the lists: of so few rows at a time that these fit.
                 let mut listing = Stepping {
-                    apply: |rows: &ChangeBatch, made: &mut Vec<ChangeBatch>| {
+                    apply: |rows: &ChangeBatch, made: &mut Vec<ChangeBatch>, errors: &ErrorCounter| {
                         made.push(projection.of(rows, errors)?);
                         Ok(())
                     },
                     steps: &mut list_steps(),
                     gate,
+                    errors,
                     output: &mut unnesting,
                 };
                 return projected.run(epoch, gate, errors, &mut listing).await;

@@ -42,6 +42,22 @@ async fn rows_on_which_a_view_fails_are_kept_with_expression_and_reason() {
     assert_eq!(f.ok("SELECT count(*) FROM mv$errors").await, ["4"]);
 }
 
+/// 80 MB of texts are refused in one step, after the division has failed on its rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fails_in_a_step_that_is_tried_again_is_kept_once() {
+    let f = Fixture::new().await;
+    f.db.stop_maintenance().await;
+    f.ok("CREATE TABLE t (id INT PRIMARY KEY, v INT)").await;
+    f.ok("INSERT INTO t SELECT g, g % 10 FROM generate_series(1, 40) AS s(g)")
+        .await;
+    f.ok("CREATE MATERIALIZED VIEW mv WITH (on_error = 'null') AS SELECT id, 10 / v AS q, length(repeat('xx', 1000000 + v)) AS n FROM t")
+        .await;
+    f.db.keep_failed_rows().await;
+    let kept = "SELECT input FROM mv$errors ORDER BY length(input), input";
+    let inputs = [10, 20, 30, 40].map(|id| format!(r#"{{"id":"{id}","v":"0"}}"#));
+    assert_eq!(f.ok(kept).await, inputs);
+}
+
 /// In the words of SQL, whatever an expression is made of inside.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expression_that_failed_is_told_as_one_writes_it() {
