@@ -3,7 +3,7 @@
 //! ```text
 //!   main ── finds a suite in SUITES and runs it as the command line says
 //!    └─ suite ── what every suite shares: options, size, choice of experiments, the kept report
-//!        ├─ first_light, recovery, checkpoint ── a real server over the PostgreSQL protocol
+//!        ├─ first_light, recovery, checkpoint, writes ── a real server over the PostgreSQL protocol
 //!        │   ├─ target ── the server under test: the release binary as a child process, or one inside this process
 //!        │   └─ flights, views, millrace-oracle ── the data, the views over it, and what they must show
 //!        ├─ drizzle, neptune, mapreduce, monotasks, faucet ── the papers' experiments, servers in this process
@@ -70,6 +70,7 @@ pub const SUITES: &[Entry] = &[
     Entry::of::<monotasks::Monotasks>(),
     Entry::of::<durability::recovery::Recovery>(),
     Entry::of::<durability::checkpoint::Checkpoints>(),
+    Entry::of::<durability::writes::Writes>(),
     Entry::of::<faucet::Faucet>(),
     Entry::of::<doors::Doors>(),
     Entry::of::<tenants::Tenants>(),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use millrace_sql_tests::soak::bytes_below;
 use millrace_wire::Server;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -174,6 +175,14 @@ impl FreshServer {
             server,
             directory,
         })
+    }
+
+    /// Bytes in the files of its data directory.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub fn disk_bytes(&self) -> Result<u64, BenchError> {
+        bytes_below(self.directory.path()).map_err(BenchError::io("cannot list the data directory"))
     }
 
     /// Kills it (one in this process is stopped) and starts it again on its directory. [`RunningServer::begin`] of what is

@@ -1,7 +1,7 @@
 //! What any bytes of a PostgreSQL client must leave standing: whatever comes, in whatever state, is a message or the end of the
 //! connection, never a panic.
 //!
-//! The target `wire` and `sql-tests/tests/wire_messages.rs` run it. No session is behind the messages: what statements do is
+//! The target `wire` and `sql-tests/tests/server/wire_messages.rs` run it. No session is behind the messages: what statements do is
 //! the business of other tests.
 
 use futures::executor::block_on;

@@ -237,7 +237,11 @@ async fn look(process: u32, data: &Path, client: &Client) -> Result<Taken, Failu
     })
 }
 
-fn bytes_below(path: &Path) -> Result<u64, Failure> {
+/// Bytes of the files in a folder and those below it.
+///
+/// # Errors
+/// The folder cannot be listed.
+pub fn bytes_below(path: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(path)? {
         let entry = entry?;

@@ -5,7 +5,7 @@ use std::fs;
 use super::tree::root;
 
 /// Where a name without a folder may be.
-const FOLDERS: [&str; 2] = ["", "sql-tests/tests"];
+const FOLDERS: [&str; 3] = ["", "sql-tests/tests", "sql-tests/tests/server"];
 
 #[test]
 fn the_tests_that_hold_promises_are_there() {
