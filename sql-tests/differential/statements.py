@@ -25,7 +25,7 @@ ltrim:t ltrim:tt md5:t md5:y octet_length:t octet_length:y bit_length:t char_len
 regexp_matches:tt regexp_replace:ttt regexp_replace:tttt regexp_split_to_array:tt regexp_count:tt regexp_instr:tt regexp_substr:tt regexp_like:tt repeat:ti replace:ttt reverse:t right:ti rpad:ti rpad:tit
 rtrim:t rtrim:tt split_part:tti starts_with:tt string_to_array:tt string_to_array:ttt strpos:tt substr:ti substr:tii substring:tii substring:tt to_ascii:t to_hex:b to_hex:i translate:ttt unistr:t normalize:t
 encode:ye decode:te get_bit:yi get_byte:yi set_bit:yii set_byte:yii sha224:y sha256:y sha384:y sha512:y substr:yii bit_count:y convert_from:ye convert_to:te to_char:nm to_char:pm to_char:qm to_char:vm to_char:im
-to_char:fm to_date:tm to_number:tm to_timestamp:tm to_timestamp:f age:pp age:qq age:p date_bin:vpp date_part:hp date_part:hq date_part:hv date_part:hd date_part:hx date_trunc:hp date_trunc:hq date_trunc:hv
+to_char:fm to_date:tm to_number:tm to_timestamp:tm to_timestamp:f age:pp age:qq date_bin:vpp date_part:hp date_part:hq date_part:hv date_part:hd date_part:hx date_trunc:hp date_trunc:hq date_trunc:hv
 date_trunc:hqz isfinite:d isfinite:p isfinite:v justify_days:v justify_hours:v justify_interval:v make_date:iii make_interval:iii make_time:iif make_timestamp:iiiiif make_timestamptz:iiiiif extract:h
 json_typeof:j jsonb_typeof:k json_array_length:j jsonb_array_length:k json_extract_path:jt jsonb_extract_path:kt jsonb_extract_path_text:ktt json_strip_nulls:j jsonb_strip_nulls:k jsonb_pretty:k
 jsonb_set:kKk jsonb_set:kKkl jsonb_insert:kKk jsonb_set_lax:kKk to_json:a to_jsonb:a array_to_json:r row_to_json:R json_build_array:aa jsonb_build_array:aa json_build_object:ta jsonb_build_object:ta
