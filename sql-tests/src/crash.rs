@@ -6,6 +6,7 @@
 //!
 //! There is a checkpoint every 200 ms or so, so that kills come before, in and after them. In some rounds checkpoint files
 //! are damaged between the kill and the restart: then views may take longer to come up, and never have other rows. In others
+//! the power is lost with the process: what was not synced of any file is gone in part (`power`). In others
 //! the logs' ends are torn, as by a write that a crash of the machine let through in part. Some processes have parts of the views'
 //! state on disk, as if memory were short, so that kills and checkpoints meet parts that are away.
 //!
@@ -13,6 +14,7 @@
 
 mod check;
 mod damage;
+mod power;
 mod process;
 mod relations;
 mod writers;
@@ -26,6 +28,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::runtime::Runtime;
 
+use self::power::{Before, Power};
 pub use self::process::{Process, serve_if_child};
 use self::writers::Known;
 use crate::Failure;
@@ -42,6 +45,8 @@ const DAMAGED: f64 = 0.25;
 const TORN: f64 = 0.5;
 /// The share of processes in which parts of the views' state go to disk and come back.
 const SPILLING: f64 = 0.4;
+/// The share of processes at whose end the power is lost, and not only the process killed.
+const POWERLESS: f64 = 0.4;
 
 /// What rounds have seen besides rows.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +63,10 @@ pub struct Seen {
     /// Writes whose answer was lost: all of them are there, none is.
     pub kept: u64,
     pub lost: u64,
+    /// Processes at whose end the power was lost, and what was lost with it: writes to files that were not synced, and changes of names.
+    pub powerless: u64,
+    pub lost_writes: u64,
+    pub lost_names: u64,
     /// The longest time from the start of a process until all was compared.
     pub slowest: Duration,
 }
@@ -87,6 +96,9 @@ async fn all_rounds(seed: u64, total: u64, tell: &mut impl FnMut(u64, &Seen)) ->
     if seen.restored == 0 && total >= ROUNDS_RESTORED {
         return Err("no view ever came back from a checkpoint".into());
     }
+    if seen.powerless > 0 && total >= ROUNDS_OF_A_DIRECTORY && seen.lost_writes == 0 {
+        return Err("nothing was ever lost with the power".into());
+    }
     if seen.away == 0 && total >= ROUNDS_OF_A_DIRECTORY {
         return Err("no part of a view was ever on disk".into());
     }
@@ -97,29 +109,68 @@ async fn all_rounds(seed: u64, total: u64, tell: &mut impl FnMut(u64, &Seen)) ->
 async fn rounds(total: u64, random: &mut StdRng, seen: &mut Seen) -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
     let sinks = tempfile::tempdir()?;
+    let power = Power::new()?;
+    let place = Place {
+        directory: directory.path(),
+        sinks: sinks.path(),
+        power: power.as_ref(),
+    };
     let mut known = Known::default();
     let next_id = Arc::new(AtomicU64::new(1));
 
-    let mut process = Process::start(directory.path(), 1, random.random_bool(SPILLING))?;
-    relations::create(process.pg, sinks.path()).await?;
+    relations::folders(place.sinks)?;
+    let (mut process, mut before) = place.start(1, random)?;
+    relations::create(process.pg, place.sinks).await?;
     for round in 0..total {
         let is_long = random.random_bool(0.3);
         let kill_after = random.random_range(1..=if is_long { WRITES_MAX_LONG } else { WRITES_MAX });
-        let failed = |error: Failure| format!("round {round}, killed after {kill_after} writes: {error}");
+        let how = if before.is_some() { "power lost" } else { "killed" };
+        let failed = |error: Failure| format!("round {round}, {how} after {kill_after} writes: {error}");
         writers::write_until_killed(process, kill_after, &next_id, random, &mut known)
             .await
             .map_err(failed)?;
-        damage_some(directory.path(), random, &mut known, seen)?;
+        match (before.take(), place.power) {
+            (Some(before), Some(power)) => {
+                let lost = power.lose(before, random).map_err(failed)?;
+                seen.powerless += 1;
+                seen.lost_writes += lost.writes;
+                seen.lost_names += lost.names;
+                // The cuts of epochs may be lost, and a lookup join find others then.
+                known.looked_up.clear();
+            }
+            _ => damage_some(place.directory, random, &mut known, seen)?,
+        }
         let started = Instant::now();
-        let (workers, spills) = (random.random_range(1..=3), random.random_bool(SPILLING));
-        process = Process::start(directory.path(), workers, spills).map_err(failed)?;
+        (process, before) = place.start(random.random_range(1..=3), random).map_err(failed)?;
         check::rows(&process, &mut known, seen).await.map_err(failed)?;
-        check::sinks(process.pg, sinks.path(), &mut known)
+        check::sinks(process.pg, place.sinks, &mut known)
             .await
             .map_err(failed)?;
         seen.slowest = seen.slowest.max(started.elapsed());
     }
     process.kill()
+}
+
+/// Where servers run one after the other.
+struct Place<'a> {
+    directory: &'a Path,
+    sinks: &'a Path,
+    /// `None`: what takes down operations on files cannot be built here.
+    power: Option<&'a Power>,
+}
+
+impl Place<'_> {
+    /// Starts a server; if it is to lose its power, returns what there was before.
+    fn start(&self, workers: u64, random: &mut StdRng) -> Result<(Process, Option<Before>), Failure> {
+        let spills = random.random_bool(SPILLING);
+        let power = self.power.filter(|_| random.random_bool(POWERLESS));
+        let before = power
+            .map(|power| power.before(&[self.directory, self.sinks]))
+            .transpose()?;
+        let environment = power.map(Power::environment).into_iter().flatten();
+        let process = Process::start_in(self.directory, workers, spills, environment)?;
+        Ok((process, before))
+    }
 }
 
 fn damage_some(

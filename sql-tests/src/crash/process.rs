@@ -2,8 +2,8 @@
 //! listens, and ends when its standard input does, so that none outlives the test.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ const CHILD: &str = "MILLRACE_CRASH_TEST_DATA";
 const WORKERS: &str = "MILLRACE_CRASH_TEST_WORKERS";
 /// The variable that is there if parts of the views' state leave memory now and then.
 const SPILLS: &str = "MILLRACE_CRASH_TEST_SPILLS";
+/// The variable that names a binary to start in this program's place.
+const SERVER: &str = "MILLRACE_SERVER";
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Whether this is a child, which has served then.
@@ -52,7 +54,21 @@ fn serve(directory: &Path) {
     let _ = std::io::stdin().read_line(&mut line);
 }
 
-/// A running child.
+/// Where a server listens: what a child says, or the line with which a binary says that it is ready.
+fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let mut words = line.split_whitespace();
+    if let Some(Ok(pg)) = words.clone().next().map(str::parse) {
+        return Some((pg, words.nth(1)?.parse().ok()?));
+    }
+    let port = words.by_ref().skip_while(|word| *word != "-p").nth(1)?;
+    let http = words.find_map(|word| word.strip_prefix("http://"))?;
+    Some((
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)),
+        http.trim_end_matches('/').parse().ok()?,
+    ))
+}
+
+/// A running child; dropping it kills it.
 pub struct Process {
     child: Child,
     pub pg: SocketAddr,
@@ -65,21 +81,45 @@ impl Process {
     /// # Errors
     /// It does not start.
     pub fn start(directory: &Path, workers: u64, spills: bool) -> Result<Process, Failure> {
+        Self::start_in(directory, workers, spills, [])
+    }
+
+    /// The same with these variables in its environment.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_in(
+        directory: &Path,
+        workers: u64,
+        spills: bool,
+        environment: impl IntoIterator<Item = (&'static str, PathBuf)>,
+    ) -> Result<Process, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .env(WORKERS, workers.to_string())
-            .envs(spills.then_some((SPILLS, "1")));
+            .envs(spills.then_some((SPILLS, "1")))
+            .envs(environment);
         Self::run(command, directory)
     }
 
-    /// Starts a server that may have so much address space: whatever takes more without asking before ends the process.
+    /// Starts a server that may have so much address space besides its program: whatever takes more without asking before ends the
+    /// process. It is the one that `MILLRACE_SERVER` names, if it does.
     ///
     /// # Errors
     /// It does not start.
     pub fn start_confined(directory: &Path, address_space: u64) -> Result<Process, Failure> {
+        let binary = std::env::var_os(SERVER).map(PathBuf::from);
+        let program = binary.clone().map_or_else(std::env::current_exe, Ok)?;
+        let bytes = address_space + program.metadata()?.len();
         let mut command = Command::new("sh");
-        let limit = format!("ulimit -v {}; exec \"$0\"", address_space >> 10);
-        command.args(["-c", &limit]).arg(std::env::current_exe()?);
+        command
+            .args(["-c", &format!("ulimit -v {}; exec \"$0\" \"$@\"", bytes >> 10)])
+            .arg(&program);
+        if binary.is_some() {
+            command
+                .args(["serve", "--pg", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"])
+                .arg(directory.join("data"));
+        }
         Self::run(command, directory)
     }
 
@@ -92,8 +132,7 @@ impl Process {
         let output = child.stdout.take().ok_or("the child has an output")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        let mut addresses = line.split_whitespace().map(str::parse);
-        if let (Some(Ok(pg)), Some(Ok(http))) = (addresses.next(), addresses.next()) {
+        if let Some((pg, http)) = addresses(&line) {
             return Ok(Process { child, pg, http });
         }
         child.kill()?;
@@ -116,5 +155,13 @@ impl Process {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only when it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

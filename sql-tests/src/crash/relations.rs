@@ -87,7 +87,15 @@ pub const SINKS: [(&str, &str, &str, &str, &str); 4] = [
 /// What the views are that come and go.
 pub const PASSING: &str = "SELECT writer, count(*) AS n, sum(amount) AS total FROM event GROUP BY writer";
 
-/// Makes everything that there is from the beginning.
+/// Makes the folders that sinks write to.
+///
+/// # Errors
+/// The file system refuses.
+pub fn folders(sinks: &Path) -> std::io::Result<()> {
+    (0..SINKS.len()).try_for_each(|place| std::fs::create_dir(sinks.join(place.to_string())))
+}
+
+/// Makes everything that there is from the beginning, but for [`folders`].
 ///
 /// # Errors
 /// The server refuses a statement.
@@ -120,7 +128,6 @@ pub async fn create(address: SocketAddr, sinks: &Path) -> Result<(), Failure> {
     .await?;
     for (place, (input, sink_type, format, ..)) in SINKS.iter().enumerate() {
         let path = sinks.join(place.to_string());
-        std::fs::create_dir(&path)?;
         let sql = format!(
             "CREATE SINK sink_{place} {input} WITH (connector = 'file', path = '{}', type = '{sink_type}', \
              rollover_seconds = 0) FORMAT PLAIN ENCODE {format}",
