@@ -5,6 +5,8 @@
 //! | `JOIN b USING (k) AS u` | `USING (k, "join alias".u)`, see [`JOIN_ALIAS`] |
 //! | `ROWS FROM (f(), g()) AS t` | the table function [`ROWS_FROM`] with `f()` and `g()` as its arguments |
 //! | `INSERT INTO t (a) OVERRIDING SYSTEM VALUE` | a column [`OVERRIDING`]`.system` more |
+//! | `(TABLE t)` | `(SELECT * FROM t)` |
+//! | `x = ANY (VALUES (1), (2))` | `x = ANY (SELECT * FROM (VALUES (1), (2)) AS "values")` |
 //! | `SET a[1] = v` | `SET a = "assign element"(v, 1)`, see [`ASSIGN_ELEMENT`] |
 
 use sqlparser::keywords::Keyword;
@@ -33,6 +35,9 @@ pub(super) fn respell(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
     }
     if has(tokens, "ROWS") {
         rows_from(tokens)?;
+    }
+    if has(tokens, "VALUES") {
+        compared_values(tokens);
     }
     if has(tokens, "OVERRIDING") {
         overriding(tokens);
@@ -144,7 +149,8 @@ pub(super) fn whole_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         let begins_query = before.is_none()
             || ["AS", "UNION", "ALL", "EXCEPT", "INTERSECT"]
                 .iter()
-                .any(|word| is_word(before, word));
+                .any(|word| is_word(before, word))
+            || opens_subquery(&tokens[..i]);
         let names_table = matches!(tokens.get(i + 1).map(|next| &next.token), Some(Token::Word(_)));
         if !(is_word(tokens.get(i), "TABLE") && begins_query && names_table) {
             out.push(tokens[i].clone());
@@ -157,6 +163,45 @@ pub(super) fn whole_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     out
+}
+
+/// Whether tokens end with a parenthesis around a query: not one around the arguments of a function, or the columns of a table.
+fn opens_subquery(before: &[TokenWithSpan]) -> bool {
+    const OPENERS: [&str; 20] = [
+        "ALL", "AND", "ANY", "ARRAY", "AS", "CASE", "ELSE", "EXISTS", "FROM", "IN", "JOIN", "LATERAL", "NOT",
+        "ON", "OR", "SELECT", "SOME", "THEN", "WHEN", "WHERE",
+    ];
+    let [rest @ .., open] = before else { return false };
+    let opens = match rest.last() {
+        Some(TokenWithSpan {
+            token: Token::Word(_),
+            ..
+        }) => OPENERS.iter().any(|word| is_word(rest.last(), word)),
+        _ => true,
+    };
+    open.token == Token::LParen && opens
+}
+
+/// `ANY (VALUES ..)`: sqlparser reads SELECT and WITH there.
+fn compared_values(tokens: &mut Vec<TokenWithSpan>) {
+    let mut i = 0;
+    while i < tokens.len() {
+        let begins = ["ANY", "SOME", "ALL"]
+            .iter()
+            .any(|word| is_word(tokens.get(i), word))
+            && is(tokens.get(i + 1), &Token::LParen)
+            && is_word(tokens.get(i + 2), "VALUES");
+        if let Some(end) = closing(tokens, i + 1).filter(|_| begins) {
+            let word = |text: &str| Token::make_word(text, None);
+            let at = |span: Span| move |token: Token| TokenWithSpan { token, span };
+            let [first, last] = [i + 2, end].map(|place| tokens[place].span);
+            let close = [Token::RParen, word("AS"), Token::make_word("values", Some('"'))];
+            tokens.splice(end..end, close.map(at(last)));
+            let open = [word("SELECT"), Token::Mul, word("FROM"), Token::LParen];
+            tokens.splice(i + 2..i + 2, open.map(at(first)));
+        }
+        i += 1;
+    }
 }
 
 /// `JOIN b USING (k) AS u`: the alias becomes one of the columns. After the USING of DELETE and MERGE stands a relation.

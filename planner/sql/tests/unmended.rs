@@ -163,6 +163,13 @@ const FAULTS: &[Fault] = &[
         right: "1, 2",
     },
     Fault {
+        file: "sql/src/workarounds/values_subquery.rs",
+        issue: None,
+        sql: "SELECT count(*) FROM (VALUES (1), (3)) AS t(x) WHERE x IN (VALUES (1), (2))",
+        does: Does::Fail("single expression required"),
+        right: "1",
+    },
+    Fault {
         file: "src/query.rs",
         issue: None,
         sql: "SELECT n FROM (SELECT count(*) AS n FROM (VALUES (1)) AS t(x)) AS s WHERE 1 > (SELECT 2)",

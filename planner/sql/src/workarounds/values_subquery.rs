@@ -1,7 +1,10 @@
-//! Subqueries in the rows of VALUES.
+//! Subqueries in the rows of VALUES, and VALUES as a subquery.
 //!
 //! DataFusion evaluates the rows of VALUES while it plans, and a scalar subquery fails then: "evaluated before the subquery was
 //! executed". A row with a subquery becomes a SELECT without FROM, and rows without one stay together. (No issue was found.)
+//!
+//! `x IN (VALUES (1), (2))` fails with "single expression required": the plan of a subquery must have one expression, and this one has
+//! that of each row. It gets a projection of its column. (No issue was found.)
 
 use std::sync::Arc;
 
@@ -9,7 +12,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, Projection, Union, Values};
 
-/// The plan without such rows.
+/// The plan without such rows and subqueries.
 ///
 /// # Errors
 /// The schemas do not fit, which would be a fault here.
@@ -18,9 +21,31 @@ pub(crate) fn as_selects(plan: LogicalPlan) -> Result<LogicalPlan> {
         LogicalPlan::Values(values) if values.values.iter().any(|row| has_subquery(row)) => {
             selects(values).map(Transformed::yes)
         }
-        other => Ok(Transformed::no(other)),
+        other => other.map_expressions(|expr| expr.transform_up(projected)),
     })?;
     Ok(changed.data)
+}
+
+/// An expression whose subquery, if it is VALUES, has a projection above it.
+fn projected(mut expr: Expr) -> Result<Transformed<Expr>> {
+    let subquery = match &mut expr {
+        Expr::InSubquery(within) => &mut within.subquery,
+        Expr::SetComparison(compared) => &mut compared.subquery,
+        _ => return Ok(Transformed::no(expr)),
+    };
+    let mut root = subquery.subquery.as_ref();
+    while let LogicalPlan::Sort(_) | LogicalPlan::Limit(_) = root
+        && let [input] = root.inputs()[..]
+    {
+        root = input;
+    }
+    if !matches!(root, LogicalPlan::Values(_)) {
+        return Ok(Transformed::no(expr));
+    }
+    let columns = subquery.subquery.schema().iter().map(Expr::from).collect();
+    let projection = Projection::try_new(columns, Arc::clone(&subquery.subquery))?;
+    subquery.subquery = Arc::new(LogicalPlan::Projection(projection));
+    Ok(Transformed::yes(expr))
 }
 
 fn has_subquery(row: &[Expr]) -> bool {
