@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
+use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use millrace_database::sessions::SessionInfo;
 use millrace_database::{Database, DatabaseOptions};
@@ -43,26 +44,10 @@ async fn embedded(data: &Path) -> Result<Vec<Vec<RecordBatch>>, Box<dyn Error>> 
     let Some(Outcome::Rows { mut stream, .. }) = query.next().await.transpose()? else {
         return Err("a SUBSCRIBE gives rows".into());
     };
-    let mut before = vec![];
-    // A batch without rows says that nothing more is there yet.
-    while let Some(batch) = stream
-        .next()
-        .await
-        .transpose()?
-        .filter(|batch| batch.num_rows() > 0)
-    {
-        before.push(batch);
-    }
+    let before = rows(&mut stream, 2).await?;
     run(&session, "INSERT INTO orders VALUES (2, 5)").await?;
-    let mut after = vec![];
-    while let Some(batch) = stream
-        .next()
-        .await
-        .transpose()?
-        .filter(|batch| batch.num_rows() > 0)
-    {
-        after.push(batch);
-    }
+    // The row of customer 2 as it was goes, and another comes.
+    let after = rows(&mut stream, 2).await?;
 
     // Whoever drops the stream has ended the SUBSCRIBE.
     drop((stream, query));
@@ -79,6 +64,21 @@ fn session(database: &Arc<Database>) -> Result<Arc<Session>, Box<dyn Error>> {
         ..SessionInfo::default()
     };
     Ok(Session::new(Arc::clone(database), info)?)
+}
+
+/// The next batches, until they have so many rows. One without rows says that nothing more is there yet.
+async fn rows(
+    stream: &mut SendableRecordBatchStream,
+    count: usize,
+) -> Result<Vec<RecordBatch>, Box<dyn Error>> {
+    let mut batches: Vec<RecordBatch> = vec![];
+    while batches.iter().map(RecordBatch::num_rows).sum::<usize>() < count {
+        let batch = stream.next().await.ok_or("the SUBSCRIBE has ended")??;
+        if batch.num_rows() > 0 {
+            batches.push(batch);
+        }
+    }
+    Ok(batches)
 }
 
 /// Runs statements, and returns the rows of those that have some.

@@ -1,14 +1,16 @@
 //! The catalog in sled: an index of the journal, and the facts that need not last. The only file that
 //! knows sled.
 //!
-//! Three faults of sled 0.34 are worked around here. Its `flush` does not reach the disk (it uses
+//! Four faults of sled 0.34 are worked around here. Its `flush` does not reach the disk (it uses
 //! `sync_file_range`), so the file is synced through a handle of our own. A kill while it writes its
 //! snapshot leaves a `snap.*.generating` that it later takes for a snapshot, so those are removed first. And damaged files
-//! make it panic: that is an error like others, after which the index is made again.
+//! make it panic: that is an error like others, after which the index is made again. When a database is dropped, its threads hold the
+//! lock of its file for a moment, so that is waited for.
 
 use std::fs::{self, File};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use sled::transaction::{ConflictableTransactionError, TransactionError, Transactional};
 use sled::{Db, Tree};
@@ -19,6 +21,9 @@ use crate::StorageError;
 use crate::private;
 
 const STATE_KEY: &[u8] = b"state";
+/// How long, and how often, the lock is waited for.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_STEP: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(super) struct Index {
@@ -43,6 +48,22 @@ pub(super) fn guarded<T>(
         .unwrap_or_else(|_| Err(error("use", path, "sled panicked; the log has its message")))
 }
 
+/// Waits until nobody holds the file's lock, or for a while: then sled says what is wrong. Nobody else uses the directory, whose
+/// own lock is held.
+fn wait_for_lock(path: &Path) {
+    let Ok(file) = File::open(path.join("db")) else {
+        return;
+    };
+    let begin = Instant::now();
+    while file.try_lock().is_err() && begin.elapsed() < LOCK_WAIT {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "nothing tells when sled's threads are through; the database is being opened"
+        )]
+        std::thread::sleep(LOCK_STEP);
+    }
+}
+
 impl Index {
     /// Opens the index at `path`, or makes an empty one.
     pub(super) fn open(path: &Path, cache_bytes: u64) -> Result<Index, StorageError> {
@@ -53,6 +74,7 @@ impl Index {
             .path(path)
             .cache_capacity(cache_bytes)
             .flush_every_ms(None);
+        wait_for_lock(path);
         let db = config.open().map_err(failed)?;
         if let Err(error) = private::close(path) {
             tracing::warn!(path = %path.display(), %error, "the catalog's index could not be closed to others");
