@@ -27,8 +27,8 @@ pub use self::wide::wide_rows;
 use crate::crash::Process;
 use crate::{Failure, connect, run, sorted_rows, words};
 
-/// What the server may have: its program, its threads and its memory, of which its limit is a third then.
-const ADDRESS_SPACE: u64 = 4 << 30;
+/// What the server may have besides its program: its threads and its memory, of which its limit is a fifth then.
+const ADDRESS_SPACE: u64 = 1 << 30;
 /// How long a statement may take by itself.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Whoever waits longer waits for something that never happens. It says nothing of how fast the server is.

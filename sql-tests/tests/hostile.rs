@@ -4,6 +4,10 @@
 use libtest_mimic::{Arguments, Failed, Trial};
 use millrace_sql_tests::{crash, hostile, seed};
 
+/// That of the binary: another one would keep what was freed.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// How many views of wide rows, unless the variable says otherwise: they take up to ten seconds each.
 const VIEWS: u64 = 4;
 /// How many statements, unless the variable says otherwise: about a minute, not optimised.

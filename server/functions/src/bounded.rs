@@ -64,6 +64,8 @@ pub const VALUE_BYTES_MAX: u64 = 256 << 20;
 pub const BATCH_BYTES_MAX: u64 = 1 << 30;
 /// Calls that take more ask for memory first.
 const ASKED_BYTES: u64 = 16 << 20;
+/// How often what a call makes is in memory soon: in its result, while that grows, and in what rows and batches are made of it.
+const COPIES: usize = 4;
 
 /// Functions without limits: DataFusion knows them by what they are, and they hand on what they are given.
 const EXEMPT: [&str; 6] = [
@@ -101,8 +103,8 @@ impl Room {
         }
     }
 
-    /// Takes what a call will have at its end, and again while it grows. What other calls made that is still there shows in
-    /// the size of the process: it is measured again.
+    /// Takes what a call will have at its end, and again while it grows, and for the copies that are made of it next. What other calls
+    /// made that is still there shows in the size of the process: it is measured again.
     fn ask(&self, name: &str, bytes: u64) -> Result<Option<MemoryReservation>> {
         if bytes < ASKED_BYTES {
             return Ok(None);
@@ -110,7 +112,7 @@ impl Room {
         self.memory.look();
         let reservation = MemoryConsumer::new(format!("{name}()")).register(&self.pool);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        reservation.try_grow(bytes.saturating_mul(2))?;
+        reservation.try_grow(bytes.saturating_mul(COPIES))?;
         Ok(Some(reservation))
     }
 }

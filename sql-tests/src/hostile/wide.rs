@@ -9,9 +9,12 @@ use rand::{Rng, SeedableRng};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::{ADDRESS_SPACE, shortened};
+use super::shortened;
 use crate::crash::Process;
 use crate::{Failure, connect, run, words};
+
+/// What the server may have besides its program.
+const ADDRESS_SPACE: u64 = 4 << 30;
 
 /// How long a view may take to be made.
 const PATIENCE: Duration = Duration::from_secs(120);

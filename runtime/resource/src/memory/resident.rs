@@ -52,9 +52,9 @@ fn kilobytes(text: &str, name: &str) -> Option<usize> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The memory that the process may have: the machine's, or what its control groups allow if that is less, or half of its address
-/// space if that is limited (`ulimit -v`). The other half is for what is mapped and not all in use: the program, stacks of threads,
-/// what the allocator keeps.
+/// The memory that the process may have: the machine's, or what its control groups allow if that is less, or a third of what is left of
+/// its address space if that is limited (`ulimit -v`). The rest is for what is mapped and not all in use: stacks of threads, what the
+/// allocator keeps; and for moments, since there is no getting back from an allocation that fails.
 pub fn machine_bytes() -> Option<u64> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.and_then(|text| kilobytes(&text, "MemTotal:"));
@@ -64,7 +64,10 @@ pub fn machine_bytes() -> Option<u64> {
     let limits = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
     // A group without a limit says "max", or a number that no machine has.
     let limits = limits.filter_map(|text| text.trim().parse::<u64>().ok());
-    let address_space = getrlimit(Resource::As).current.map(|bytes| bytes / 2);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mapped = kilobytes(&status, "VmSize:").map_or(0, |kilobytes| (kilobytes as u64) << 10);
+    let address_space = getrlimit(Resource::As).current;
+    let address_space = address_space.map(|bytes| bytes.saturating_sub(mapped) / 3);
     limits.chain(machine).chain(address_space).min()
 }
 

@@ -1,6 +1,6 @@
 // What the console costs while somebody looks: `node test/cost.mjs [seconds]`, with MILLRACE_BIN as target/release/millrace.
 //
-// A client writes at a steady rate. Alternately nobody looks, and somebody at each page; the server's processor time and the
+// A client writes at a steady rate. Alternately nobody looks, and somebody at each page, where one of Time watches a view meanwhile; the server's processor time and the
 // freshness of its view are measured in between. Medians of the rounds are printed, with the least and the most of p99.
 import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -12,7 +12,7 @@ const root = resolve(dirname(fileURLToPath(import.meta.url)), "../../../..");
 const binary = process.env.MILLRACE_BIN ?? join(root, "target/release/millrace");
 const seconds = Number(process.argv[2] ?? 10);
 const ROUNDS = 7;
-const PAGES = ["nobody", "overview", "room", "sql"];
+const PAGES = ["nobody", "overview", "room", "time", "sql"];
 const WRITES_A_SECOND = 20;
 const ROWS = 500;
 
@@ -43,6 +43,7 @@ for (let round = 0; round < ROUNDS; round++) {
     await new Promise((done) => setTimeout(done, 3000));
     const before = await server.cpuSeconds();
     const begun = performance.now();
+    if (name === "time") await page.getByRole("button", { name: "Watch for 3 s" }).click();
     const [answer] = await server.sql(`EXPLAIN ANALYZE (DURATION '${seconds}s', FORMAT JSON) MATERIALIZED VIEW per_country`);
     const { freshness } = JSON.parse(answer.rows[0][0]).analysis;
     const cores = ((await server.cpuSeconds()) - before) / ((performance.now() - begun) / 1000);
