@@ -42,7 +42,7 @@ use crate::monotask::DiskUse;
 use crate::running::Running;
 pub use histogram::{Durations, Histogram};
 use slots::{Alive, Lane, Ready, Shared};
-pub use slots::{process_cpu_time, stolen_time, thread_cpu_time};
+pub use slots::{is_idle_thread, process_cpu_time, stolen_time, thread_cpu_time};
 pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits};
 pub use work::Work;
 

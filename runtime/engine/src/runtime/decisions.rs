@@ -5,6 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use futures::FutureExt;
+use millrace_resource::cpu::is_idle_thread;
+use millrace_resource::error::ResourceError;
+use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::driver::{Command, Driver, Event};
 use millrace_schedule::id::{PipelineId, Ticket};
 use millrace_storage::checkpoint::EpochRecord;
@@ -58,6 +62,15 @@ struct EventQueue {
     since: Option<Instant>,
 }
 
+/// Works the events off when it is dropped, wherever that is: also where the scheduler of a task that was to do it has stopped.
+struct Draining(Arc<Engine>);
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        self.0.drain();
+    }
+}
+
 /// Notes that a decision ended with a panic.
 struct Deciding<'a>(&'a Decisions);
 
@@ -71,7 +84,7 @@ impl Drop for Deciding<'_> {
 
 impl Engine {
     /// Hands an event to the driver and carries out what it decides. Whoever finds the queue idle works it off; others
-    /// only add to it.
+    /// only add to it. A thread that other programs may leave next to nothing has another one do it: everybody waits for that.
     pub fn post(self: &Arc<Self>, event: Event) {
         {
             let mut events = self.decisions.events.lock();
@@ -80,6 +93,24 @@ impl Engine {
                 return;
             }
         }
+        let draining = Draining(Arc::clone(self));
+        if is_idle_thread() {
+            let draining = self
+                .queries
+                .statements()
+                .spawn(QueryClass::Interactive, move |_| {
+                    async move {
+                        drop(draining);
+                        Ok::<(), ResourceError>(())
+                    }
+                    .boxed()
+                });
+            draining.detach();
+        }
+    }
+
+    /// Works the events off.
+    fn drain(self: &Arc<Self>) {
         let _deciding = Deciding(&self.decisions);
         loop {
             let event = {
