@@ -23,7 +23,7 @@ mod task;
 mod tests;
 mod work;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +42,7 @@ use crate::monotask::DiskUse;
 use crate::running::Running;
 pub use histogram::{Durations, Histogram};
 use slots::{Alive, Lane, Ready, Shared};
-pub use slots::{is_idle_thread, process_cpu_time, stolen_time, thread_cpu_time};
+pub use slots::{process_cpu_time, stolen_time, thread_cpu_time};
 pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits};
 pub use work::Work;
 
@@ -87,6 +87,13 @@ impl CpuTimes {
 thread_local! {
     /// The gate of the task that this slot polls.
     static RUNNING: RefCell<Option<CpuGate>> = const { RefCell::new(None) };
+    /// The lane of this slot.
+    static LANE: Cell<Option<Lane>> = const { Cell::new(None) };
+}
+
+/// Whether this thread is an idle one to the operating system, which other programs may leave next to nothing.
+pub fn is_idle_thread() -> bool {
+    LANE.get() == Some(Lane::Idle)
 }
 
 /// For the leaves of DataFusion plans, which are handed no gate: whether the task that runs on this thread should return
@@ -154,6 +161,7 @@ impl Threads {
         let run = move || {
             // What a task awaits (files, timers) lives on the I/O runtime; its own work stays here.
             let _io = io.as_ref().map(tokio::runtime::Handle::enter);
+            LANE.set(Some(lane));
             shared.run(lane, number);
         };
         self.shared.expects_thread();

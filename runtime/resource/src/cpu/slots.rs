@@ -6,7 +6,6 @@
 //! poll that was under way stands still until its gate pauses it or the urgent one has ended. A poll that does not end keeps nobody
 //! waiting either: see [`super::long`].
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -67,16 +66,6 @@ impl Lane {
 }
 
 const LANES: usize = 4;
-
-thread_local! {
-    /// The lane of this thread; none outside a slot.
-    static LANE: Cell<Option<Lane>> = const { Cell::new(None) };
-}
-
-/// Whether this thread is an idle one to the operating system, which other programs may leave next to nothing.
-pub fn is_idle_thread() -> bool {
-    LANE.get() == Some(Lane::Idle)
-}
 
 /// How often polls that take long are looked for, while somebody waits.
 const WATCH_EVERY: Duration = Duration::from_millis(10);
@@ -411,7 +400,6 @@ impl Shared {
     /// What a thread of a lane does until the scheduler is stopped, or its lane has another one instead of it.
     pub fn run(self: &Arc<Self>, lane: Lane, thread: ThreadNumber) {
         yield_to_more_urgent_lanes(lane);
-        LANE.set(Some(lane));
         let mut noted = None;
         let mut queues = self.queues.lock();
         if queues.native_ids.len() <= thread {
