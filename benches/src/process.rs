@@ -32,6 +32,17 @@ pub struct Activity {
     pub sleeps: u64,
 }
 
+impl Activity {
+    /// What was done since then. What threads did that have ended in between is not in it, nor is what they had done before: where
+    /// they did more than all the others since, nothing is.
+    pub fn since(self, before: Activity) -> Activity {
+        Activity {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            sleeps: self.sleeps.saturating_sub(before.sleeps),
+        }
+    }
+}
+
 /// What the living threads of a process did so far.
 pub fn activity(pid: u32) -> Result<Activity, BenchError> {
     let tasks = format!("/proc/{pid}/task");

@@ -87,7 +87,7 @@ impl Apart for Feed {
     type Found = Fed;
 
     async fn run(&self) -> Result<Fed, BenchError> {
-        let cpu = process::activity(std::process::id())?.cpu_ns;
+        let before = process::activity(std::process::id())?;
         let kafka = kafka(&self.address).await?;
         let producer = kafka
             .producer()
@@ -123,10 +123,10 @@ impl Apart for Feed {
             Ok::<_, BenchError>(late_ms)
         });
         let late_ms = fed.await.map_err(BenchError::engine)??;
-        let cpu = process::activity(std::process::id())?.cpu_ns.saturating_sub(cpu);
+        let done = process::activity(std::process::id())?.since(before);
         Ok(Fed {
             late_ms: Spread::of(late_ms)?,
-            cpu_s: cpu as f64 / 1e9,
+            cpu_s: done.cpu_ns as f64 / 1e9,
         })
     }
 }

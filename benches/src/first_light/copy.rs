@@ -59,9 +59,7 @@ pub async fn run(
         compare(&bed, &probes).await?;
         let visible = start.elapsed().as_secs_f64();
         let server_cpu = process::cpu_time(server)?.saturating_sub(server_cpu);
-        let client_cpu_ns = process::activity(client)?
-            .cpu_ns
-            .saturating_sub(client_cpu.cpu_ns);
+        let client_cpu_ns = process::activity(client)?.since(client_cpu).cpu_ns;
         let memory = process::memory(server)?;
         if rows != flights.rows() as u64 {
             return Err(BenchError::Wrong(format!(

@@ -24,14 +24,14 @@ pub async fn run(scale: &Scale, target: &Target) -> Result<Experiment, BenchErro
     tokio::time::sleep(scale.idle).await;
     let before = process::activity(pid)?;
     tokio::time::sleep(scale.idle).await;
-    let after = process::activity(pid)?;
+    let done = process::activity(pid)?.since(before);
     let memory = process::memory(pid)?;
     let threads = process::threads(pid)?;
     bed.stop().await?;
 
     let seconds = scale.idle.as_secs_f64();
-    let cpu_ms = (after.cpu_ns.saturating_sub(before.cpu_ns)) as f64 / 1e6;
-    let sleeps = after.sleeps.saturating_sub(before.sleeps) as f64;
+    let cpu_ms = done.cpu_ns as f64 / 1e6;
+    let sleeps = done.sleeps as f64;
     let mut experiment = Experiment::new(
         NAME,
         format!(

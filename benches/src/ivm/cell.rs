@@ -139,8 +139,8 @@ async fn apply(bed: &Bed, writes: Vec<Write>) -> Result<(Vec<f64>, f64), BenchEr
         bed.runtime.wait_for(&written).await.map_err(BenchError::engine)?;
         visible_ms.push(start.elapsed().as_secs_f64() * 1e3);
     }
-    let cpu_ns = process::activity(std::process::id())?.cpu_ns - before.cpu_ns;
-    let cpu_ms = cpu_ns as f64 / 1e6 / visible_ms.len() as f64;
+    let done = process::activity(std::process::id())?.since(before);
+    let cpu_ms = done.cpu_ns as f64 / 1e6 / visible_ms.len() as f64;
     Ok((visible_ms, cpu_ms))
 }
 

@@ -1,6 +1,7 @@
 //! The ordered-set aggregates of PostgreSQL that DataFusion has not: `mode()` and `percentile_disc(fraction)`, both
 //! WITHIN GROUP (ORDER BY x). NULLs do not count; over nothing the answer is NULL.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, new_empty_array};
@@ -13,12 +14,15 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::scalar::ScalarValue;
 
-/// The functions.
-pub fn udafs() -> [Arc<AggregateUDF>; 2] {
+use crate::bounded::{Room, aggregates};
+
+/// The functions. What they hold is asked for in the room.
+pub fn udafs(room: &Room) -> [Arc<AggregateUDF>; 2] {
     [Kind::Mode, Kind::PercentileDisc].map(|kind| {
         Arc::new(AggregateUDF::from(OrderedSet {
             kind,
             signature: Signature::any(kind.arguments(), Volatility::Immutable),
+            room: room.clone(),
         }))
     })
 }
@@ -32,6 +36,13 @@ enum Kind {
 }
 
 impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Mode => "mode",
+            Kind::PercentileDisc => "percentile_disc",
+        }
+    }
+
     /// The value ordered by, and the function's own.
     fn arguments(self) -> usize {
         match self {
@@ -41,18 +52,30 @@ impl Kind {
     }
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 struct OrderedSet {
     kind: Kind,
     signature: Signature,
+    room: Room,
+}
+
+impl PartialEq for OrderedSet {
+    fn eq(&self, other: &OrderedSet) -> bool {
+        self.kind == other.kind
+    }
+}
+
+impl Eq for OrderedSet {}
+
+impl Hash for OrderedSet {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.kind.hash(state);
+    }
 }
 
 impl AggregateUDFImpl for OrderedSet {
     fn name(&self) -> &'static str {
-        match self.kind {
-            Kind::Mode => "mode",
-            Kind::PercentileDisc => "percentile_disc",
-        }
+        self.kind.name()
     }
 
     fn signature(&self) -> &Signature {
@@ -90,7 +113,7 @@ impl AggregateUDFImpl for OrderedSet {
                 }
             }
         };
-        Ok(Box::new(Values {
+        let values = Box::new(Values {
             kind: self.kind,
             fraction,
             descending: arguments
@@ -99,7 +122,8 @@ impl AggregateUDFImpl for OrderedSet {
                 .is_some_and(|sort| sort.options.descending),
             data_type: arguments.return_field.data_type().clone(),
             batches: vec![],
-        }))
+        });
+        Ok(aggregates::of_rows(self.kind.name(), values, self.room.clone()))
     }
 
     fn supports_within_group_clause(&self) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 
+use crate::bounded::Room;
 use crate::sql::quantified;
 use crate::{
     alike, arithmetic, arrays, by_pattern, bytes, cast, date_part, date_trunc, datetime, domain, encoding,
@@ -12,11 +13,11 @@ use crate::{
     ranking, regex, series, sum, system, text, trigonometry, without, zoned_shift,
 };
 
-/// Registers all of them.
+/// Registers all of them. Aggregates whose values grow take memory in the room.
 ///
 /// # Errors
 /// The registry refuses a function.
-pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
+pub fn register(registry: &mut dyn FunctionRegistry, room: &Room) -> Result<()> {
     // The first planner that knows an operator has it.
     registry.register_expr_planner(Arc::new(operators::PgOperators))?;
     datafusion_functions_json::register_all(registry)?;
@@ -55,7 +56,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     }
     registry.register_udaf(sum::udaf())?;
     registry.register_udaf(float_frames::average())?;
-    for function in without::udafs().into_iter().chain(ordered_set::udafs()) {
+    for function in without::udafs(room).into_iter().chain(ordered_set::udafs(room)) {
         registry.register_udaf(function)?;
     }
     Ok(())

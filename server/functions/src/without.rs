@@ -11,6 +11,7 @@
 //!   hardly differ nothing is left of them but rounding, which may be negative: `corr` of a constant was NaN where PostgreSQL
 //!   says NULL. The one for a single group (Welford's) does not have that.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
@@ -24,7 +25,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 
-use super::bounded::aggregates;
+use super::bounded::{Room, aggregates};
 
 /// What an aggregate goes without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,11 +36,30 @@ enum LeftOut {
     GroupsOfFloats,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Without(AggregateUDF, LeftOut);
+#[derive(Debug)]
+struct Without {
+    function: AggregateUDF,
+    left_out: LeftOut,
+    room: Room,
+}
 
-/// The functions.
-pub fn udafs() -> Vec<Arc<AggregateUDF>> {
+impl PartialEq for Without {
+    fn eq(&self, other: &Without) -> bool {
+        self.function == other.function && self.left_out == other.left_out
+    }
+}
+
+impl Eq for Without {}
+
+impl Hash for Without {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.function.hash(state);
+        self.left_out.hash(state);
+    }
+}
+
+/// The functions. Those whose values grow take memory in the room.
+pub fn udafs(room: &Room) -> Vec<Arc<AggregateUDF>> {
     [
         (array_agg::array_agg_udaf(), LeftOut::Reverse),
         (string_agg::string_agg_udaf(), LeftOut::Reverse),
@@ -49,7 +69,11 @@ pub fn udafs() -> Vec<Arc<AggregateUDF>> {
     ]
     .into_iter()
     .map(|(function, left_out)| {
-        let function = Without(function.as_ref().clone(), left_out);
+        let function = Without {
+            function: function.as_ref().clone(),
+            left_out,
+            room: room.clone(),
+        };
         Arc::new(AggregateUDF::from(function))
     })
     .collect()
@@ -58,7 +82,7 @@ pub fn udafs() -> Vec<Arc<AggregateUDF>> {
 impl Without {
     /// The name of one whose values grow with the rows.
     fn grown(&self) -> &'static str {
-        match self.0.name() {
+        match self.function.name() {
             "string_agg" => "string_agg",
             _ => "array_agg",
         }
@@ -67,9 +91,9 @@ impl Without {
 
 impl AggregateUDFImpl for Without {
     fn reverse_expr(&self) -> ReversedUDAF {
-        match self.1 {
+        match self.left_out {
             LeftOut::Reverse => ReversedUDAF::NotSupported,
-            LeftOut::GroupsAccumulator | LeftOut::GroupsOfFloats => self.0.inner().reverse_expr(),
+            LeftOut::GroupsAccumulator | LeftOut::GroupsOfFloats => self.function.inner().reverse_expr(),
         }
     }
 
@@ -78,92 +102,97 @@ impl AggregateUDFImpl for Without {
         beneficial_ordering: bool,
     ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
         // Of one that cannot be turned around DataFusion says that it benefits from the opposite order, too.
-        let benefits = beneficial_ordering && self.1 != LeftOut::Reverse;
-        let ordered = self.0.clone().with_beneficial_ordering(benefits)?;
-        Ok(ordered.map(|ordered| Arc::new(Without(ordered, self.1)) as Arc<dyn AggregateUDFImpl>))
+        let benefits = beneficial_ordering && self.left_out != LeftOut::Reverse;
+        let ordered = self.function.clone().with_beneficial_ordering(benefits)?;
+        let without = |function| Without {
+            function,
+            left_out: self.left_out,
+            room: self.room.clone(),
+        };
+        Ok(ordered.map(|ordered| Arc::new(without(ordered)) as Arc<dyn AggregateUDFImpl>))
     }
 
     fn name(&self) -> &str {
-        self.0.name()
+        self.function.name()
     }
 
     fn aliases(&self) -> &[String] {
-        self.0.aliases()
+        self.function.aliases()
     }
 
     fn signature(&self) -> &Signature {
-        self.0.signature()
+        self.function.signature()
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.0.inner().return_type(arg_types)
+        self.function.inner().return_type(arg_types)
     }
 
     fn return_field(&self, arg_fields: &[FieldRef]) -> Result<FieldRef> {
-        self.0.inner().return_field(arg_fields)
+        self.function.inner().return_field(arg_fields)
     }
 
     fn accumulator(&self, acc_args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let accumulator = self.0.inner().accumulator(acc_args)?;
-        Ok(match self.1 {
-            LeftOut::Reverse => aggregates::of_one_group(self.grown(), accumulator),
+        let accumulator = self.function.inner().accumulator(acc_args)?;
+        Ok(match self.left_out {
+            LeftOut::Reverse => aggregates::of_one_group(self.grown(), accumulator, self.room.clone()),
             LeftOut::GroupsAccumulator | LeftOut::GroupsOfFloats => accumulator,
         })
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.0.inner().state_fields(args)
+        self.function.inner().state_fields(args)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        let is_left_out = match self.1 {
+        let is_left_out = match self.left_out {
             LeftOut::Reverse => false,
             LeftOut::GroupsAccumulator => true,
             LeftOut::GroupsOfFloats => args.return_field.data_type().is_floating(),
         };
-        !is_left_out && self.0.inner().groups_accumulator_supported(args)
+        !is_left_out && self.function.inner().groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        let accumulator = self.0.inner().create_groups_accumulator(args)?;
-        Ok(match self.1 {
-            LeftOut::Reverse => aggregates::of_all_groups(accumulator),
+        let accumulator = self.function.inner().create_groups_accumulator(args)?;
+        Ok(match self.left_out {
+            LeftOut::Reverse => aggregates::of_all_groups(self.grown(), accumulator, self.room.clone()),
             LeftOut::GroupsAccumulator | LeftOut::GroupsOfFloats => accumulator,
         })
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.0.inner().order_sensitivity()
+        self.function.inner().order_sensitivity()
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.0.inner().coerce_types(arg_types)
+        self.function.inner().coerce_types(arg_types)
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match self.1 {
+        match self.left_out {
             LeftOut::Reverse => self.accumulator(args),
-            _ => self.0.inner().create_sliding_accumulator(args),
+            _ => self.function.inner().create_sliding_accumulator(args),
         }
     }
 
     fn is_descending(&self) -> Option<bool> {
-        self.0.inner().is_descending()
+        self.function.inner().is_descending()
     }
 
     fn value_from_stats(&self, statistics: &StatisticsArgs) -> Option<ScalarValue> {
-        self.0.inner().value_from_stats(statistics)
+        self.function.inner().value_from_stats(statistics)
     }
 
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.0.inner().set_monotonicity(data_type)
+        self.function.inner().set_monotonicity(data_type)
     }
 
     fn supports_null_handling_clause(&self) -> bool {
-        self.0.inner().supports_null_handling_clause()
+        self.function.inner().supports_null_handling_clause()
     }
 
     fn documentation(&self) -> Option<&Documentation> {
-        self.0.inner().documentation()
+        self.function.inner().documentation()
     }
 }

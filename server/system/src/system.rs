@@ -119,8 +119,10 @@ mod tests {
     use super::*;
     use datafusion::execution::SessionState;
     use millrace_database::database::engine::build;
+    use millrace_functions::bounded::Room;
     use millrace_resource::disk::Disks;
     use millrace_resource::memory::{Memory, Resident};
+    use millrace_resource::query_memory::QueryMemory;
     use millrace_resource::spill::query::SpillFiles;
 
     fn state() -> (SessionState, Box<dyn SystemCatalog>) {
@@ -147,7 +149,9 @@ mod tests {
     fn every_function_was_looked_at() {
         let (state, _) = state();
         let mut below = datafusion::prelude::SessionContext::new().state();
-        millrace_functions::registry::register(&mut below).unwrap();
+        let memory = Memory::new(None, Resident::Unknown);
+        let room = Room::new(&memory, QueryMemory::new(&memory));
+        millrace_functions::registry::register(&mut below, &room).unwrap();
         let names = |state: &SessionState| -> BTreeSet<String> {
             let functions = state.scalar_functions().values();
             functions.map(|function| function.name().to_owned()).collect()

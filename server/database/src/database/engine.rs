@@ -92,7 +92,7 @@ pub fn build(
     let context = SessionContext::new_with_state(state);
     let system = make(&context, catalog, sessions)?;
     let mut state = context.state();
-    df(registry::register(&mut state))?;
+    df(registry::register(&mut state, &room))?;
     for reducer in &options.reducers {
         let function = Arc::new(reducer::aggregate(Arc::clone(reducer)));
         state.register_udaf(function).map_err(from_internal::datafusion)?;

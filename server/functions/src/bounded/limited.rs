@@ -229,7 +229,7 @@ impl Limited {
             false => all,
         };
         fits_a_batch(name, used, rows, "for the values of a batch of rows")?;
-        Ok(all.saturating_add(columns.repeated(made_rows)))
+        Ok(used.saturating_add(columns.repeated(made_rows)))
     }
 }
 

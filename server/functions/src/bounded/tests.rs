@@ -14,12 +14,17 @@ use millrace_resource::query_memory::QueryMemory;
 use super::limited::Limited;
 use super::*;
 
+fn room(bytes: Option<usize>) -> Room {
+    let memory = Memory::new(bytes, Resident::Unknown);
+    Room::new(&memory, QueryMemory::new(&memory))
+}
+
 fn state() -> SessionState {
     let context = datafusion::prelude::SessionContext::new();
     let mut state = context.state();
-    crate::registry::register(&mut state).unwrap();
-    let memory = Memory::new(None, Resident::Unknown);
-    register(&mut state, &Room::new(&memory, QueryMemory::new(&memory))).unwrap();
+    let room = room(None);
+    crate::registry::register(&mut state, &room).unwrap();
+    register(&mut state, &room).unwrap();
     state
 }
 
@@ -65,10 +70,10 @@ fn every_function_has_limits() {
 fn limits_change_no_function() {
     let context = datafusion::prelude::SessionContext::new();
     let mut before = context.state();
-    crate::registry::register(&mut before).unwrap();
+    let room = room(None);
+    crate::registry::register(&mut before, &room).unwrap();
     let mut after = before.clone();
-    let memory = Memory::new(None, Resident::Unknown);
-    register(&mut after, &Room::new(&memory, QueryMemory::new(&memory))).unwrap();
+    register(&mut after, &room).unwrap();
     for (name, function) in before.scalar_functions() {
         let limited = &after.scalar_functions()[name];
         let inner = limited.inner().downcast_ref::<Limited>();
@@ -207,4 +212,56 @@ fn calls_in_plans_have_limits_and_large_constants_stay() {
     assert_eq!(limits(nested.clone()), nested);
     let once = limits(large);
     assert_eq!(limits(once.clone()), once);
+}
+
+/// What an aggregate grows by is asked for before it is there, by one for a single group and by one for all groups.
+#[test]
+fn aggregates_ask_before_they_grow() {
+    let updated = |bytes: Option<usize>, name: &str, is_grouped: bool| {
+        let mut state = datafusion::prelude::SessionContext::new().state();
+        crate::registry::register(&mut state, &room(bytes)).unwrap();
+        let function = Arc::clone(&state.aggregate_functions()[name]);
+        let field = |name: &str| Field::new(name, DataType::Utf8, true);
+        let schema = arrow::datatypes::Schema::new(vec![field("t"), field("separator")]);
+        let column = |at| datafusion::physical_expr::expressions::Column::new(schema.field(at).name(), at);
+        let separator = datafusion::physical_expr::expressions::lit(",");
+        let mut exprs: Vec<Arc<dyn PhysicalExpr>> = vec![Arc::new(column(0))];
+        let mut fields = vec![Arc::new(field("t"))];
+        if name == "string_agg" {
+            exprs.push(separator);
+            fields.push(Arc::new(field("separator")));
+        }
+        let args = datafusion::logical_expr::function::AccumulatorArgs {
+            return_field: function.return_field(&fields).unwrap(),
+            schema: &schema,
+            ignore_nulls: false,
+            order_bys: &[],
+            is_reversed: false,
+            name,
+            is_distinct: false,
+            exprs: &exprs,
+            expr_fields: &fields,
+        };
+        let values: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(1 << 20).as_str(); 20]));
+        let separators: ArrayRef = Arc::new(StringArray::from(vec![","; 20]));
+        let columns = [values, separators];
+        let columns = &columns[..exprs.len()];
+        match is_grouped {
+            true => {
+                let mut groups = function.create_groups_accumulator(args).unwrap();
+                groups.update_batch(columns, &[0; 20], None, 1)
+            }
+            false => function.accumulator(args).unwrap().update_batch(columns),
+        }
+    };
+    for name in ["string_agg", "array_agg"] {
+        for is_grouped in [false, true] {
+            updated(None, name, is_grouped).unwrap();
+            updated(Some(100 << 20), name, is_grouped).unwrap();
+            let error = updated(Some(64 << 20), name, is_grouped).unwrap_err();
+            let error = from_internal::datafusion(error);
+            assert_eq!(error.code, SqlState::OutOfMemory, "{error:?}");
+            assert!(error.message.contains(name), "{error:?}");
+        }
+    }
 }
