@@ -6,8 +6,8 @@ pub mod generic_join;
 
 use std::sync::Arc;
 
-use datafusion::common::NullEquality;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{NullEquality, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::utils::split_conjunction;
@@ -15,6 +15,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use millrace_sql::complexity::check_plan;
 use millrace_sql::workarounds::nested_cast::CastsAsCalls;
 
 use barrier::PutBarriers;
@@ -33,25 +34,42 @@ pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + 
     std::iter::once(barriers).chain(rules).collect()
 }
 
-/// DataFusion's logical rules, some of them kept from plans that they make wrong, and at last [`CastsAsCalls`].
+/// Says, on the thread that plans, whether the plan is still wanted. Rules ask before each operation of a plan; a session's state
+/// has it among the extensions of its configuration, for views.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted(pub fn() -> bool);
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Wanted(|| true)
+    }
+}
+
+/// DataFusion's logical rules, some of them kept from plans that they make wrong, and at last [`CastsAsCalls`]. They end when the
+/// plan is not wanted any more, or has become too large.
 ///
 /// * `ExtractEquijoinPredicate` adds plain equalities to the keys of a join in which NULL keys are equal (`a IS NOT DISTINCT
 ///   FROM b`), whose NULLs then match too.
 /// * `EliminateCrossJoin` makes one join order of such joins and others, and gives all of them one way with NULLs.
 /// * `PushDownFilter` moves a condition without columns (`1 > (SELECT ..)`) below an aggregate, which has a row even over
 ///   nothing if it has no groups.
-pub fn logical_optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    Optimizer::new()
-        .rules
-        .into_iter()
+pub fn logical_optimizer_rules(wanted: Wanted) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let size: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(Size);
+    let rules = Optimizer::new().rules.into_iter();
+    std::iter::once(size)
+        .chain(rules)
         .map(|rule| -> Arc<dyn OptimizerRule + Send + Sync> {
             let applies: fn(&LogicalPlan) -> bool = match rule.name() {
                 "extract_equijoin_predicate" => |plan| !joins_nulls(plan),
                 "eliminate_cross_join" => |plan| !plan.exists(|node| Ok(joins_nulls(node))).unwrap_or(true),
                 "push_down_filter" => |plan| !filters_groups_as_a_whole(plan),
-                _ => return rule,
+                _ => |_| true,
             };
-            Arc::new(Guarded { rule, applies })
+            Arc::new(Guarded {
+                rule,
+                applies,
+                wanted,
+            })
         })
         .chain([Arc::new(CastsAsCalls::default()) as Arc<dyn OptimizerRule + Send + Sync>])
         .collect()
@@ -70,11 +88,31 @@ fn filters_groups_as_a_whole(plan: &LogicalPlan) -> bool {
             && split_conjunction(&filter.predicate).iter().any(|condition| condition.column_refs().is_empty()))
 }
 
+/// Refuses a plan that has become too large: rules may double it, at each of its levels.
+#[derive(Debug)]
+struct Size;
+
+impl OptimizerRule for Size {
+    fn name(&self) -> &'static str {
+        "size"
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        check_plan(&plan)?;
+        Ok(Transformed::no(plan))
+    }
+}
+
 /// A rule that leaves some plans alone.
 #[derive(Debug)]
 struct Guarded {
     rule: Arc<dyn OptimizerRule + Send + Sync>,
     applies: fn(&LogicalPlan) -> bool,
+    wanted: Wanted,
 }
 
 impl OptimizerRule for Guarded {
@@ -91,6 +129,9 @@ impl OptimizerRule for Guarded {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if !(self.wanted.0)() {
+            return exec_err!("the plan is not wanted any more");
+        }
         if (self.applies)(&plan) {
             self.rule.rewrite(plan, config)
         } else {

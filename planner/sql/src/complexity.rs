@@ -39,7 +39,8 @@ pub const TYPES_NESTED_MAX: usize = 12;
 /// may be NULL, and so do most operations with a CASE within them. Each turn takes about four times as long as the one before.
 pub const TURNS_MAX: usize = 8;
 
-fn too_complex(message: String) -> DataFusionError {
+/// A limit that a statement exceeds.
+pub(crate) fn too_complex(message: String) -> DataFusionError {
     let fault = Fault::TooComplex;
     Faulty { fault, message }.into()
 }
@@ -240,8 +241,16 @@ fn folded(name: &Ident) -> String {
 ///
 /// # Errors
 /// [`Fault::TooComplex`].
-pub(crate) fn check_plan(plan: &LogicalPlan) -> Result<()> {
-    Sizes::default().of(plan, 0).map(|_| ())
+pub fn check_plan(plan: &LogicalPlan) -> Result<()> {
+    nodes(plan).map(|_| ())
+}
+
+/// How many operations a plan has, with views counted as what they stand for.
+///
+/// # Errors
+/// As [`check_plan`].
+pub(crate) fn nodes(plan: &LogicalPlan) -> Result<usize> {
+    Sizes::default().of(plan, 0).map(|size| size.nodes)
 }
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -9,7 +9,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::OptimizerRule;
 
 use super::clock;
-use crate::query::logical_optimizer_rules;
+use crate::query::{Wanted, logical_optimizer_rules};
 
 /// Rules that would spoil an incremental plan: DISTINCT inside aggregates has its own maintained form, and a limit
 /// pushed below a union or a join would drop rows that a later deletion brings back.
@@ -20,8 +20,10 @@ const LEFT_OUT: [&str; 2] = ["single_distinct_aggregation_to_group_by", "push_do
 const LEFT_OUT_WITH_CLOCK: [&str; 2] = ["common_sub_expression_eliminate", "eliminate_join"];
 
 pub(super) fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let wanted = state.config().get_extension::<Wanted>();
+    let wanted = wanted.map(|wanted| *wanted).unwrap_or_default();
     let reads_clock = clock::is_read(&plan)?;
-    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = logical_optimizer_rules();
+    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = logical_optimizer_rules(wanted);
     rules.retain(|rule| {
         let is_left_out = LEFT_OUT.contains(&rule.name());
         !(is_left_out || reads_clock && LEFT_OUT_WITH_CLOCK.contains(&rule.name()))

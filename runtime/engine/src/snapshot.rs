@@ -1,5 +1,6 @@
 //! Reading: relations at one committed epoch, as DataFusion tables.
 
+mod keys;
 mod provider;
 mod scan;
 

@@ -129,6 +129,12 @@ pub fn releases(bytes: usize) {
     });
 }
 
+/// For computations that suspend nowhere, such as planning: whether nobody waits for the task on this thread any more. False outside a
+/// slot.
+pub fn is_unwanted() -> bool {
+    RUNNING.with_borrow(|gate| gate.as_ref().is_some_and(|gate| gate.record.is_unwanted()))
+}
+
 /// The task that runs on this thread; none outside a slot.
 pub fn running_task() -> Option<Arc<TaskRecord>> {
     RUNNING.with_borrow(|gate| gate.as_ref().map(|gate| Arc::clone(&gate.record)))

@@ -60,7 +60,7 @@ fn is_typed(value: Option<&ScalarValue>, field: &Field) -> bool {
 }
 
 /// How many nodes the arguments of a `coalesce` may have that is written as a CASE.
-const NODES_MAX: usize = 500;
+const NODES_MAX: usize = 100;
 
 /// The arguments with those of a `coalesce` among them in its place: `coalesce(coalesce(a, b), c)` is `coalesce(a, b, c)`.
 fn flattened(args: Vec<Expr>) -> Vec<Expr> {

@@ -7,9 +7,13 @@ use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::{Column, JoinType};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Column, DFSchema, JoinType, Result};
 use datafusion::datasource::provider_as_source;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::scalar::ScalarValue;
 use millrace_catalog::{CatalogSnapshot, Object, Relation};
 use millrace_planner::RelationId;
@@ -239,30 +243,59 @@ pub(crate) async fn having(
     if count == 0 {
         return Ok(vec![]);
     }
+    if count <= LOOKUP_KEYS_MAX {
+        return look_up(session, names, current, keys).await;
+    }
     let table = df(LogicalPlanBuilder::scan(
         "existing",
         provider_as_source(current),
         None,
     ))?;
-    let plan = if count <= LOOKUP_KEYS_MAX {
-        let mut condition: Option<Expr> = None;
-        for batch in keys {
-            for row in 0..batch.num_rows() {
-                let equal = one_key(names, batch, row)?;
-                condition = Some(match condition {
-                    Some(before) => before.or(equal),
-                    None => equal,
-                });
-            }
-        }
-        match condition {
-            Some(condition) => df(table.filter(condition).and_then(LogicalPlanBuilder::build))?,
-            None => return Ok(vec![]),
-        }
-    } else {
-        join_keys(table, names, keys)?
-    };
+    let plan = join_keys(table, names, keys)?;
     session.collect(plan, &Providers::new()).await
+}
+
+/// The same of a few keys, without what it takes to plan a query.
+async fn look_up(
+    session: &Arc<Session>,
+    names: &[String],
+    current: Arc<dyn TableProvider>,
+    keys: &[RecordBatch],
+) -> SqlResult<Vec<RecordBatch>> {
+    let mut condition: Option<Expr> = None;
+    for batch in keys {
+        for row in 0..batch.num_rows() {
+            let equal = one_key(names, batch, row)?;
+            condition = Some(match condition {
+                Some(before) => before.or(equal),
+                None => equal,
+            });
+        }
+    }
+    let Some(condition) = condition else {
+        return Ok(vec![]);
+    };
+    let state = session.database().statement_state();
+    let schema = df(DFSchema::try_from_qualified_schema("existing", &current.schema()))?;
+    let filters = [condition];
+    let scan = df(current.scan(&state, None, &filters, None).await)?;
+    let [condition] = filters;
+    let condition = df(state.create_physical_expr(condition, &schema))?;
+    let is_small = df(is_looked_up(&scan))?;
+    let plan = Arc::new(df(FilterExec::try_new(condition, scan))?);
+    match is_small {
+        true => df(datafusion::physical_plan::collect(plan, state.task_ctx()).await),
+        false => session.collect_physical(plan).await,
+    }
+}
+
+/// Whether a plan reads nothing but rows that are in its hands.
+fn is_looked_up(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    let reads = plan.exists(|node| {
+        let is_leaf = node.children().is_empty();
+        Ok(is_leaf && !node.is::<DataSourceExec>())
+    })?;
+    Ok(!reads)
 }
 
 fn one_key(names: &[String], keys: &RecordBatch, row: usize) -> SqlResult<Expr> {

@@ -6,8 +6,9 @@
 //!     ├── statement ── the statements, one kind a file          access ── what each needs
 //!     │     ├── copy_in ── rows that a client sends           keys ── keys that exist already
 //!     │     └── query ── a bound query on the runtime         names, constants, object_names ── what a statement's words mean
-//!     └── write ── locks, a transaction's changes, the atomic append         overlay ── a transaction sees its own
-//!   session ── Session: what one client has         identity ── as whom it acts         transaction, cursor, outcome, notice, position
+//!     └── write ── locks, a transaction's changes, the atomic append         overlay, own_changes ── a transaction sees its own
+//!   session ── Session: what one client has         identity ── as whom it acts
+//!     └── transaction; implicit ── of several statements without BEGIN         cursor, outcome, notice, position
 //! ```
 //!
 //! The wire protocols own a [`Session`] each and translate. They may call it from any task, but one statement at a
@@ -20,6 +21,7 @@
 //! extended query:  let parsed = session.parse(sql).await?;       // one statement, or none
 //!                  let prepared = session.prepare(parsed.pop(), &types).await?;
 //!                  session.execute(&prepared, params).await?
+//!                  session.begin_implicit(&prepared) before those of a pipeline, session.end_implicit().await? at its Sync
 //! ingest:          session.ingest("stream", IngestFormat::NdJson, body).await?
 //! after each:      session.take_notices(), session.take_parameter_changes(), session.transaction_status()
 //! ```
@@ -51,6 +53,7 @@ mod health_tests;
 #[cfg(test)]
 mod history_tests;
 mod identity;
+mod implicit;
 #[cfg(test)]
 mod job_tests;
 mod keys;
@@ -65,6 +68,7 @@ mod object_names;
 mod outcome;
 mod overlay;
 mod overriding;
+mod own_changes;
 mod parameters;
 mod position;
 mod prepared;

@@ -203,22 +203,25 @@ impl Session {
             }
         }
         // What this transaction has changed in tables shows over what is committed.
-        let own: Vec<_> = match &*self.transaction.lock() {
-            Transaction::Active(active) => active
-                .changes
-                .iter()
-                .filter(|(id, _)| {
-                    (active.locked.contains(id) || active.is_new_table(**id))
+        let own: Vec<_> = match &mut *self.transaction.lock() {
+            Transaction::Active(active) => {
+                let shown = |id: &RelationId| {
+                    (active.locked.contains(id) || active.is_new_table(*id))
                         && named.contains(id)
                         && !instead.contains_key(id)
-                })
-                .map(|(id, changes)| (*id, changes.clone()))
-                .collect(),
+                };
+                let shown: Vec<RelationId> = active.changes.keys().copied().filter(shown).collect();
+                let own = shown.into_iter().filter_map(|id| {
+                    let changes = active.changes.get_mut(&id)?;
+                    Some(changes.net().map(|net| (id, net)))
+                });
+                own.collect::<SqlResult<_>>()?
+            }
             _ => vec![],
         };
         for (id, changes) in own {
             if let Some(base) = providers.get(&id).cloned() {
-                providers.insert(id, overlay::provider(self, base, &changes).await?);
+                providers.insert(id, overlay::provider(base, &changes));
             }
         }
         let plan = df(attach(plan, &|id| {

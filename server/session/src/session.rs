@@ -427,6 +427,11 @@ impl Session {
         }
     }
 
+    /// What a client sent was wrong before it was executed: the transaction around it, if there is one, has failed.
+    pub fn abort(&self) {
+        self.fail_transaction();
+    }
+
     /// The transaction around the statement, if there is one, has failed.
     pub(crate) fn fail_transaction(&self) {
         let settings = self.transaction.lock().fail();

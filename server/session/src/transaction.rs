@@ -7,7 +7,7 @@
 //! * Inside, tables show the transaction's own changes; streams and views show them after COMMIT.
 //! * A statement that fails makes the transaction fail: its changes and locks go at once, and only its end is accepted. Where there is
 //!   a savepoint they are kept for ROLLBACK TO.
-//! * A savepoint is a copy of what the transaction has changed so far, which copies no rows. Locks are kept over ROLLBACK TO.
+//! * A savepoint knows how much the transaction had changed by then ([`OwnChanges`]). Locks are kept over ROLLBACK TO.
 //! * Several statements in one simple query are one transaction, unless they say BEGIN themselves.
 //! * What DDL defines is a catalog of the transaction's own until COMMIT ([`Definitions`]). Some commands do more than to define
 //!   something (`CREATE SINK`, `CREATE DATABASE`): inside BEGIN they are refused (25001); inside the implicit transaction of a simple
@@ -23,8 +23,10 @@ use millrace_database::sessions::advisory::TransactionLock;
 use millrace_database::sessions::news::Message;
 use millrace_engine::TableLocks;
 use millrace_planner::RelationId;
-use millrace_postgres::error::{SqlError, SqlState};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ChangeBatch;
+
+use crate::own_changes::OwnChanges;
 
 /// The state of a session's transaction.
 #[derive(Default)]
@@ -48,7 +50,8 @@ pub struct Savepoint {
     /// Its name. There may be several of one name: the newest is meant.
     pub name: String,
     read_only: bool,
-    changes: BTreeMap<RelationId, Vec<ChangeBatch>>,
+    /// How many changes there were, by relation.
+    changes: BTreeMap<RelationId, usize>,
     draft: Option<Draft>,
     settings_before: Option<Settings>,
     settings_after: Option<Settings>,
@@ -67,8 +70,8 @@ pub struct Active {
     pub implicit: bool,
     /// Whether it was begun READ ONLY.
     pub read_only: bool,
-    /// What was changed, in order, by relation.
-    pub changes: BTreeMap<RelationId, Vec<ChangeBatch>>,
+    /// What was changed, by relation.
+    pub changes: BTreeMap<RelationId, OwnChanges>,
     /// The right to change the tables in `locked`.
     pub locks: Option<TableLocks>,
     /// The tables that are locked.
@@ -117,7 +120,9 @@ impl Active {
         self.savepoints.push(Savepoint {
             name,
             read_only: self.read_only,
-            changes: self.changes.clone(),
+            changes: (self.changes.iter())
+                .map(|(relation, changes)| (*relation, changes.len()))
+                .collect(),
             draft: self.definitions.as_ref().map(|definitions| definitions.mark()),
             settings_before: self.settings_before.clone(),
             settings_after: self.settings_after.clone(),
@@ -133,7 +138,11 @@ impl Active {
         self.savepoints.truncate(place + 1);
         let savepoint = self.savepoints.last()?;
         self.read_only = savepoint.read_only;
-        self.changes.clone_from(&savepoint.changes);
+        self.changes.retain(|relation, changes| {
+            let length = savepoint.changes.get(relation).copied().unwrap_or(0);
+            changes.back_to(length);
+            length > 0
+        });
         self.settings_before.clone_from(&savepoint.settings_before);
         self.settings_after.clone_from(&savepoint.settings_after);
         self.advisory.truncate(savepoint.advisory);
@@ -163,11 +172,15 @@ impl Active {
     }
 
     /// Takes the changes as one write.
-    pub fn take_changes(&mut self) -> Vec<(RelationId, ChangeBatch)> {
-        std::mem::take(&mut self.changes)
-            .into_iter()
-            .flat_map(|(relation, batches)| batches.into_iter().map(move |batch| (relation, batch)))
-            .collect()
+    ///
+    /// # Errors
+    /// As [`OwnChanges::net`].
+    pub fn take_changes(&mut self) -> SqlResult<Vec<(RelationId, ChangeBatch)>> {
+        let mut all = vec![];
+        for (relation, changes) in std::mem::take(&mut self.changes) {
+            all.extend(changes.into_batches()?.into_iter().map(|batch| (relation, batch)));
+        }
+        Ok(all)
     }
 }
 

@@ -24,6 +24,7 @@ use millrace_storage::{ChangeBatch, ObjectId};
 use crate::keys::duplicate_key;
 use crate::notice::Severity;
 use crate::overlay;
+use crate::own_changes::{Net, OwnChanges};
 use crate::session::Session;
 use crate::transaction::Transaction;
 
@@ -39,7 +40,7 @@ pub struct WriteScope {
     /// Whether a transaction is open that takes the changes.
     in_transaction: bool,
     /// What the transaction has changed in this relation before.
-    before: Vec<ChangeBatch>,
+    before: Arc<Net>,
     /// Whether the transaction has made the relation: nobody else knows it.
     is_new: bool,
 }
@@ -179,7 +180,10 @@ impl Session {
             let mut transaction = self.transaction.lock();
             match &mut *transaction {
                 Transaction::Active(active) => {
-                    let before = active.changes.get(&id).cloned().unwrap_or_default();
+                    let before = match active.changes.get_mut(&id) {
+                        Some(changes) => changes.net()?,
+                        None => Arc::default(),
+                    };
                     held.extend(active.locked.iter().copied());
                     let locks = if wanted.is_empty() {
                         None
@@ -188,7 +192,7 @@ impl Session {
                     };
                     (locks, true, before)
                 }
-                _ => (None, false, vec![]),
+                _ => (None, false, Arc::default()),
             }
         };
         wanted.retain(|id| !held.contains(id));
@@ -405,7 +409,7 @@ impl WriteScope {
     pub async fn current(&self) -> SqlResult<Arc<dyn TableProvider>> {
         if self.is_new {
             let base = overlay::nothing(&self.schema)?;
-            return overlay::provider(&self.session, base, &self.before).await;
+            return Ok(overlay::provider(base, &self.before));
         }
         let locks = self
             .locks
@@ -413,18 +417,22 @@ impl WriteScope {
             .ok_or_else(|| SqlError::internal("the rows of a relation were requested that is not locked"))?;
         let snapshot = self.session.db.runtime().latest(locks).await?;
         let base = snapshot.table_provider_as(self.relation, &self.schema)?;
-        overlay::provider(&self.session, base, &self.before).await
+        Ok(overlay::provider(base, &self.before))
     }
 
     /// The rows of a table that is locked with the statement's own, the transaction's changes and `more` included.
     async fn rows_of(&self, relation: &Relation, more: &[ChangeBatch]) -> SqlResult<Arc<dyn TableProvider>> {
         let (id, session) = (relation.info.id, &self.session);
-        let mut changes = {
+        let before = {
             let mut transaction = session.transaction.lock();
-            let changes = transaction.active().and_then(|active| active.changes.get(&id));
-            changes.cloned().unwrap_or_default()
+            let active = transaction.active();
+            match active.and_then(|active| active.changes.get_mut(&id)) {
+                Some(changes) => changes.net()?,
+                None => Arc::default(),
+            }
         };
-        changes.extend(more.iter().cloned());
+        let mut own = OwnChanges::default();
+        own.extend(more.to_vec());
         let is_new = session
             .definitions()
             .is_some_and(|definitions| definitions.is_new(id));
@@ -440,7 +448,7 @@ impl WriteScope {
                 ));
             }
         };
-        overlay::provider(session, base, &changes).await
+        Ok(overlay::provider(overlay::provider(base, &before), &own.net()?))
     }
 
     /// The changes with what foreign keys make of them; refused if values would be twice that are unique, or be missing.
@@ -481,6 +489,8 @@ impl WriteScope {
     }
 
     async fn keep(mut self, changes: foreign_keys::Changes, note: Note<'_>) -> SqlResult<LateRows> {
+        // What it saw is not needed any more: the transaction adds to it.
+        self.before = Arc::default();
         if self.in_transaction {
             let memory = self.session.db.runtime().memory();
             if memory.is_short() {
@@ -500,7 +510,9 @@ impl WriteScope {
                 active.locks = Some(locks);
             }
             for (relation, changes) in changes {
-                active.changes.entry(relation).or_default().extend(changes);
+                if !changes.is_empty() {
+                    active.changes.entry(relation).or_default().extend(changes);
+                }
             }
             return Ok(LateRows::default());
         }

@@ -13,6 +13,7 @@ mod event_time;
 mod examples;
 mod nexmark;
 mod oracle;
+mod pipelines;
 mod planned;
 mod random;
 mod reducers;

@@ -31,10 +31,12 @@ use datafusion::logical_expr::{
     Subquery, SubqueryAlias, Window, lit, not,
 };
 
+use crate::complexity::{nodes, too_complex};
+
 use self::bind::{bound_columns, columns_of, contains_subquery, is_subquery, join, keep, outer_columns};
 use self::dependent::{Unnesting, named};
 use self::native::{Place, planned_by_datafusion};
-use self::row_wise::row_wise;
+use self::row_wise::{gives_one_row, row_wise};
 use self::single_value::single_value;
 
 /// The plan without the subqueries that DataFusion cannot plan or answers wrongly.
@@ -45,8 +47,8 @@ pub(crate) fn decorrelate(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !has_subqueries(&plan)? {
         return Ok(plan);
     }
-    let mut names = 0;
-    plan.transform_up_with_subqueries(|node| Decorrelator { names: &mut names }.node(node))
+    let mut made = Made::default();
+    plan.transform_up_with_subqueries(|node| Decorrelator { made: &mut made }.node(node))
         .map(|transformed| transformed.data)
 }
 
@@ -94,8 +96,42 @@ fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
+/// What was made for a statement.
+#[derive(Default)]
+struct Made {
+    names: usize,
+    copied: usize,
+}
+
+/// Of plans that stand outside of a subquery, so many operations are read again for the values that they give it. Each level of queries
+/// over queries with subqueries doubles them.
+const COPIED_MAX: usize = 5_000;
+
+impl Made {
+    /// The number of one more name.
+    fn name(&mut self) -> usize {
+        self.names += 1;
+        self.names
+    }
+
+    /// Notes that a plan stands in one more place.
+    ///
+    /// # Errors
+    /// There are too many of its kind.
+    fn copy(&mut self, plan: &LogicalPlan) -> Result<()> {
+        self.copied = self.copied.saturating_add(nodes(plan)?);
+        match self.copied <= COPIED_MAX {
+            true => Ok(()),
+            false => Err(too_complex(format!(
+                "subqueries that refer to rows outside of them are nested too deeply: the queries outside would be read again with more \
+                 than {COPIED_MAX} operations"
+            ))),
+        }
+    }
+}
+
 struct Decorrelator<'a> {
-    names: &'a mut usize,
+    made: &'a mut Made,
 }
 
 impl Decorrelator<'_> {
@@ -152,7 +188,7 @@ impl Decorrelator<'_> {
                 right.schema(),
                 &outer,
                 keep_empty,
-                self.names,
+                self.made,
             )?
         {
             return match conjunction(conditions) {
@@ -168,7 +204,7 @@ impl Decorrelator<'_> {
                 conditions,
             );
         }
-        let mut unnesting = Unnesting::new(outer, &original.left, self.names)?;
+        let mut unnesting = Unnesting::new(outer, &original.left, self.made)?;
         let independent = unnesting.push(&right)?;
         conditions.extend(unnesting.conditions(&independent));
         let joined = join(
@@ -367,8 +403,7 @@ impl Decorrelator<'_> {
     }
 
     pub(super) fn fresh(&mut self, what: &str) -> String {
-        *self.names += 1;
-        format!("__{what}_{}", self.names)
+        format!("__{what}_{}", self.made.name())
     }
 
     /// Joins columns of the subquery, one row for each value of the outer columns, to the input. `make` has the plan and
@@ -385,7 +420,7 @@ impl Decorrelator<'_> {
             let right = make(subquery.clone(), vec![])?;
             join(left, right, JoinType::Left, vec![lit(true)])?
         } else {
-            let mut unnesting = Unnesting::new(outer, input, self.names)?;
+            let mut unnesting = Unnesting::new(outer, input, self.made)?;
             let mut independent = unnesting.push(subquery)?;
             let columns = independent.columns.iter().cloned().map(Expr::Column).collect();
             independent.plan = make(independent.plan, columns)?;
@@ -398,6 +433,17 @@ impl Decorrelator<'_> {
     /// A scalar subquery's value.
     fn value(&mut self, input: &mut LogicalPlan, subquery: &LogicalPlan) -> Result<Expr> {
         let name = self.fresh("value");
+        let outer = bound_columns(subquery, input.schema())?;
+        // `(SELECT t.x + 1)` needs no join.
+        if !outer.is_empty() && gives_one_row(subquery) {
+            let value = LogicalPlanBuilder::from(subquery.clone())
+                .project([first_column(subquery).alias(&name)])?
+                .build()?;
+            if let Some(plan) = row_wise(input, &value, value.schema(), &outer, false, self.made)? {
+                *input = plan;
+                return Ok(Expr::Column(Column::new_unqualified(name)));
+            }
+        }
         let single = if at_most_one_row(subquery) {
             subquery.clone()
         } else {

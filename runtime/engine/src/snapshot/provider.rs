@@ -1,21 +1,22 @@
-//! A relation at a version as a DataFusion table. Equality on all columns of an index becomes a look-up.
+//! A relation at a version as a DataFusion table. Filters that name the values of all columns of an index become a look-up.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
-use datafusion::common::{ScalarValue, Statistics};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use millrace_state::row_table::RowTable;
 use parking_lot::RwLock;
 
 use super::Frozen;
+use super::keys::keys_of;
 use super::scan::SnapshotScan;
 use crate::relation::Relation;
 
@@ -54,42 +55,21 @@ impl SnapshotTable {
             Relation::View(view) => view.contents.partitions.iter().collect(),
         };
         let schema = &self.schema;
-        let equalities: Vec<(usize, ScalarValue)> = filters
-            .iter()
-            .flat_map(conjuncts)
-            .filter_map(equality)
-            .filter_map(|(name, value)| schema.index_of(&name).ok().map(|column| (column, value)))
-            .collect();
-        let value_of = |column: &usize| {
-            equalities
-                .iter()
-                .find(|(c, _)| c == column)
-                .map(|(_, value)| value.clone())
-        };
         let Some(first) = partitions.first() else {
             return Ok(None);
         };
         let mut found = None;
         for (number, columns) in first.read().indexed_columns().into_iter().enumerate() {
             if !columns.is_empty()
-                && let Some(values) = columns.iter().map(value_of).collect::<Option<Vec<_>>>()
+                && let Some(keys) = keys_of(filters, schema, &columns)?
             {
-                found = Some((number, columns, values));
+                found = Some((number, keys));
                 break;
             }
         }
-        let Some((index, columns, values)) = found else {
+        let Some((index, keys)) = found else {
             return Ok(None);
         };
-        let keys = columns
-            .iter()
-            .zip(&values)
-            .map(|(column, value)| {
-                value
-                    .cast_to(schema.field(*column).data_type())?
-                    .to_array_of_size(1)
-            })
-            .collect::<Result<Vec<ArrayRef>>>()?;
         let mut batches = vec![];
         for partition in partitions {
             let table = partition.read();
@@ -172,38 +152,5 @@ impl TableProvider for SnapshotTable {
             projection.cloned(),
             state.config().target_partitions(),
         )?))
-    }
-}
-
-fn conjuncts(filter: &Expr) -> Vec<&Expr> {
-    match filter {
-        Expr::BinaryExpr(BinaryExpr {
-            left,
-            op: Operator::And,
-            right,
-        }) => {
-            let mut all = conjuncts(left);
-            all.extend(conjuncts(right));
-            all
-        }
-        other => vec![other],
-    }
-}
-
-/// `column = literal`, either way round.
-fn equality(filter: &Expr) -> Option<(String, ScalarValue)> {
-    let Expr::BinaryExpr(BinaryExpr {
-        left,
-        op: Operator::Eq,
-        right,
-    }) = filter
-    else {
-        return None;
-    };
-    match (left.as_ref(), right.as_ref()) {
-        (Expr::Column(column), Expr::Literal(value, _)) | (Expr::Literal(value, _), Expr::Column(column)) => {
-            (!value.is_null()).then(|| (column.name.clone(), value.clone()))
-        }
-        _ => None,
     }
 }

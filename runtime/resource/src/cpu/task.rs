@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -139,6 +139,8 @@ pub struct TaskRecord {
     keeps_stretches: bool,
     /// The view for which it works, if it does for one alone.
     view: Option<RelationId>,
+    /// Whether nobody waits for what it does any more.
+    is_unwanted: AtomicBool,
     /// Touched by one thread at a time, but for those that look.
     notes: Mutex<Notes>,
 }
@@ -189,6 +191,7 @@ impl TaskRecord {
             turn_began_ns: AtomicU64::new(0),
             keeps_stretches: false,
             view: None,
+            is_unwanted: AtomicBool::new(false),
             notes: Mutex::new(Notes {
                 state: TaskState::Ready,
                 gives_way: false,
@@ -211,6 +214,11 @@ impl TaskRecord {
                 network_uses: vec![],
             }),
         }
+    }
+
+    /// Whether nobody waits for what it does any more: it ends at its next suspension point, or where it looks.
+    pub fn is_unwanted(&self) -> bool {
+        self.is_unwanted.load(Ordering::Relaxed)
     }
 
     /// With each stretch kept, as far as there is space.
@@ -489,6 +497,7 @@ impl<T, E> Drop for CpuTask<T, E> {
         if task.is_finished() {
             return;
         }
+        self.record.is_unwanted.store(true, Ordering::Relaxed);
         drop(task);
         let is_queued = matches!(
             self.record.notes.lock().state,

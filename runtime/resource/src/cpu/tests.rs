@@ -116,6 +116,28 @@ fn spinning(cpu: &CpuScheduler, class: QueryClass) -> (CpuTask<()>, Arc<AtomicBo
 }
 
 #[test]
+fn what_suspends_nowhere_can_look_whether_it_is_wanted() {
+    assert!(!is_unwanted(), "outside a slot everything is wanted");
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    let (begun, begins) = mpsc::channel();
+    let task = cpu.spawn::<(), ResourceError>(QueryClass::Interactive, move |_| {
+        async move {
+            begun.send(is_unwanted()).unwrap();
+            while !is_unwanted() {
+                std::thread::yield_now();
+            }
+            begun.send(is_unwanted()).unwrap();
+            Ok(())
+        }
+        .boxed()
+    });
+    assert!(!begins.recv().unwrap());
+    drop(task);
+    assert!(begins.recv().unwrap());
+    cpu.stop();
+}
+
+#[test]
 fn cancelling_a_paused_task_frees_what_it_holds_at_once() {
     let cpu = CpuScheduler::start(1, None).unwrap();
     let held = Arc::new(());

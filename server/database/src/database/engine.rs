@@ -15,10 +15,11 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
 use millrace_engine::{BatchPlanner, FILE_PIECE_BYTES_MIN};
 use millrace_functions::{bounded, registry};
-use millrace_planner::query::{logical_optimizer_rules, physical_optimizer_rules};
+use millrace_planner::query::{Wanted, logical_optimizer_rules, physical_optimizer_rules};
 use millrace_planner::reducer;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::{self, df};
+use millrace_resource::cpu;
 use millrace_resource::memory::Memory;
 use millrace_resource::query_memory::QueryMemory;
 
@@ -30,6 +31,9 @@ use crate::sessions::Sessions;
 /// Rows of a batch inside a query.
 const BATCH_ROWS: usize = 8192;
 
+/// Planning ends where its statement has ended.
+const WANTED: Wanted = Wanted(|| !cpu::is_unwanted());
+
 /// The options under which DataFusion answers as PostgreSQL does.
 fn config() -> SessionConfig {
     let mut config = SessionConfig::new()
@@ -39,7 +43,8 @@ fn config() -> SessionConfig {
         // Parallelism is the runtime's: it cuts plans at their exchanges.
         .with_target_partitions(1)
         .with_repartition_file_min_size(FILE_PIECE_BYTES_MIN as usize)
-        .with_batch_size(BATCH_ROWS);
+        .with_batch_size(BATCH_ROWS)
+        .with_extension(Arc::new(WANTED));
     let options = config.options_mut();
     // Columns are stored as plain strings; views of strings would have every comparison cast.
     options.sql_parser.map_string_types_to_utf8view = false;
@@ -85,7 +90,7 @@ pub fn build(
         .with_config(config())
         .with_runtime_env(runtime)
         .with_default_features()
-        .with_optimizer_rules(logical_optimizer_rules())
+        .with_optimizer_rules(logical_optimizer_rules(WANTED))
         .with_physical_optimizer_rules(physical_optimizer_rules())
         .with_query_planner(Arc::new(BatchPlanner))
         .build();

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, IntervalMonthDayNanoType};
 
+use crate::zoned_shift::SERIES;
+
 use super::VALUE_BYTES_MAX;
 use super::sizes::{Columns, Measure, bytes, printed};
 
@@ -96,7 +98,7 @@ pub fn of(name: &str) -> Growth {
             let values = (0..args.len()).map(|argument| args.bytes(argument, row));
             values.fold(filled, u64::saturating_add)
         }),
-        "generate_series" | "range" => {
+        "generate_series" | "range" | SERIES => {
             Growth::Rows(|args, row| series(args, row).unwrap_or(0).saturating_mul(8))
         }
         // "Month" and the like are longer than what stands for them.

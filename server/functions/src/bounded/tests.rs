@@ -257,7 +257,7 @@ fn aggregates_ask_before_they_grow() {
     for name in ["string_agg", "array_agg"] {
         for is_grouped in [false, true] {
             updated(None, name, is_grouped).unwrap();
-            updated(Some(100 << 20), name, is_grouped).unwrap();
+            updated(Some(400 << 20), name, is_grouped).unwrap();
             let error = updated(Some(64 << 20), name, is_grouped).unwrap_err();
             let error = from_internal::datafusion(error);
             assert_eq!(error.code, SqlState::OutOfMemory, "{error:?}");

@@ -98,7 +98,7 @@ impl Session {
     }
 
     async fn write(&self, active: &mut Active) -> SqlResult<()> {
-        let changes = active.take_changes();
+        let changes = active.take_changes()?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl Session {
         definitions: &Arc<Definitions>,
         was_announced: &mut bool,
     ) -> SqlResult<()> {
-        let mut changes: Vec<(RelationId, ChangeBatch)> = active.take_changes();
+        let mut changes: Vec<(RelationId, ChangeBatch)> = active.take_changes()?;
         changes.retain(|(id, _)| definitions.is_there(*id));
         if changes.is_empty() {
             return Ok(());

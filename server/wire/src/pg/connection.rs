@@ -330,7 +330,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Frontend::Query(query) => return self.simple_query(&query.query).await,
             Frontend::Sync(_) => {
                 self.skip_to_sync = false;
-                self.sync();
+                self.sync().await?;
                 return self.ready().await;
             }
             Frontend::Parse(parse) => self.parse(parse).await,
@@ -351,6 +351,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(Failure::Closed(closed)) => Err(closed),
             Err(Failure::Sql(error)) => {
                 self.skip_to_sync = true;
+                self.session.abort();
                 self.report(error)?;
                 // The client may be waiting for exactly this before it sends its Sync.
                 self.wire.flush().await

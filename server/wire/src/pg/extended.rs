@@ -30,6 +30,7 @@ use super::connection::{Connection, Failure};
 use super::message::{self, Format, RowWriter};
 use super::parameters::{self, Formats};
 use super::simple::complete;
+use super::wire::Closed;
 use crate::metrics::StatementKind;
 
 /// Values of so many bytes are decoded by the connection itself; more of them on the scheduler for statements.
@@ -189,11 +190,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Portals live as long as their transaction; without one, until the Sync.
-    pub(super) fn sync(&mut self) {
+    /// Ends the transaction of a pipeline. Portals live as long as theirs; without one, until the Sync.
+    pub(super) async fn sync(&mut self) -> Result<(), Closed> {
+        if let Err(error) = self.session.end_implicit().await {
+            self.report(error)?;
+        }
         if self.session.transaction_status() == TransactionStatus::Idle {
             self.portals.clear();
         }
+        Ok(())
     }
 
     pub(super) async fn execute(&mut self, execute: &Execute) -> Result<(), Failure> {
@@ -223,6 +228,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Progress::Bound => {
                 let parameters = std::mem::take(&mut portal.parameters);
+                // Statements up to a Sync are one transaction; one alone commits by itself.
+                if !self.wire.is_sync_next() {
+                    self.session.begin_implicit(&portal.statement.prepared);
+                }
                 let outcome = self
                     .session
                     .execute(&portal.statement.prepared, parameters)

@@ -119,6 +119,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
+    /// Whether the message behind the one that is being handled is a Sync, and is there already.
+    pub fn is_sync_next(&self) -> bool {
+        self.incoming.first() == Some(&b'S')
+    }
+
     /// Returns when the client has hung up. What it sends meanwhile is there for the next [`Wire::receive`]. Cancel-safe.
     pub async fn hung_up(&mut self) -> Closed {
         while self.incoming.len() < READ_AHEAD_BYTES {

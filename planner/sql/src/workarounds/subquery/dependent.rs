@@ -31,6 +31,7 @@ use datafusion::logical_expr::{
     SortExpr, Unnest,
 };
 
+use super::Made;
 use super::bind::{bind, columns_of, not_distinct};
 
 /// A plan with the outer columns among its own.
@@ -47,14 +48,14 @@ pub(super) struct Unnesting<'a> {
     outer: Vec<(FieldRef, Column)>,
     /// The plan outside, which has them.
     source: LogicalPlan,
-    /// Counts the names given to columns, over the whole statement.
-    names: &'a mut usize,
+    /// Over the whole statement.
+    made: &'a mut Made,
     /// The working tables of the recursions that are being pushed into, the innermost last.
     carried: Vec<recursion::Carried>,
 }
 
 impl<'a> Unnesting<'a> {
-    pub fn new(outer: Vec<(FieldRef, Column)>, outside: &LogicalPlan, names: &'a mut usize) -> Result<Self> {
+    pub fn new(outer: Vec<(FieldRef, Column)>, outside: &LogicalPlan, made: &'a mut Made) -> Result<Self> {
         let source = smallest_source(outside, &outer).clone();
         // It is read twice, and must be the same.
         if is_volatile(&source)? {
@@ -77,7 +78,7 @@ impl<'a> Unnesting<'a> {
         Ok(Unnesting {
             outer,
             source,
-            names,
+            made,
             carried: vec![],
         })
     }
@@ -156,14 +157,15 @@ impl<'a> Unnesting<'a> {
     }
 
     fn fresh(&mut self) -> Vec<String> {
-        *self.names += 1;
+        let number = self.made.name();
         (0..self.outer.len())
-            .map(|position| format!("__outer_{}_{position}", self.names))
+            .map(|position| format!("__outer_{number}_{position}"))
             .collect()
     }
 
     /// The values of the outer columns, each once.
     fn domain(&mut self) -> Result<Independent> {
+        self.made.copy(&self.source)?;
         let names = self.fresh();
         let expressions: Vec<Expr> = self
             .outer

@@ -28,7 +28,7 @@ impl Decorrelator<'_> {
             return Ok(column(&name));
         }
         let alias = self.fresh("exists");
-        let mut unnesting = Unnesting::new(outer, input, self.names)?;
+        let mut unnesting = Unnesting::new(outer, input, self.made)?;
         let mut independent = unnesting.push(subquery)?;
         independent.plan = keep(independent.plan, independent.columns.clone())?;
         let right = independent.plan.clone();
@@ -64,7 +64,7 @@ impl Decorrelator<'_> {
                 ])
             })?
         } else {
-            let mut unnesting = Unnesting::new(outer, input, self.names)?;
+            let mut unnesting = Unnesting::new(outer, input, self.made)?;
             let mut independent = unnesting.push(subquery)?;
             let columns = std::iter::once(element.clone().alias(&name))
                 .chain(independent.columns.iter().cloned().map(Expr::Column))

@@ -9,6 +9,7 @@ use datafusion::common::{Column, DFSchema, NullHandling};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Unnest};
 
+use super::Made;
 use super::bind::{bind, columns_of};
 
 /// The outer rows with the columns of the subquery, whose names are `columns`; `None` if the subquery reads anything.
@@ -19,7 +20,7 @@ pub(super) fn row_wise(
     columns: &DFSchema,
     outer: &[(FieldRef, Column)],
     keep_empty: bool,
-    names: &mut usize,
+    made: &mut Made,
 ) -> Result<Option<LogicalPlan>> {
     if keep_empty && !keeps_each_row(subquery) {
         return Ok(None);
@@ -28,7 +29,7 @@ pub(super) fn row_wise(
         left,
         outer,
         keep_empty,
-        names,
+        made,
     };
     let Some((plan, found)) = growth.grow(subquery)? else {
         return Ok(None);
@@ -63,7 +64,8 @@ fn keeps_each_row(plan: &LogicalPlan) -> bool {
     }
 }
 
-fn gives_one_row(plan: &LogicalPlan) -> bool {
+/// Whether a subquery reads nothing and has one row for each outer row.
+pub(super) fn gives_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => gives_one_row(&alias.input),
         LogicalPlan::Subquery(subquery) => gives_one_row(&subquery.subquery),
@@ -85,7 +87,7 @@ struct Growth<'a> {
     left: &'a LogicalPlan,
     outer: &'a [(FieldRef, Column)],
     keep_empty: bool,
-    names: &'a mut usize,
+    made: &'a mut Made,
 }
 
 impl Growth<'_> {
@@ -104,8 +106,7 @@ impl Growth<'_> {
                 let mut expressions = columns_of(self.left.schema());
                 let mut renamed = vec![];
                 for expression in &projection.expr {
-                    *self.names += 1;
-                    let name = format!("__row_wise_{}", self.names);
+                    let name = format!("__row_wise_{}", self.made.name());
                     let expression = self.over(expression.clone(), projection.input.schema(), &columns)?;
                     expressions.push(expression.unalias().alias(&name));
                     renamed.push(Column::new_unqualified(name));

@@ -11,7 +11,7 @@ use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::collect;
 use millrace_oracle::base::Base;
-use millrace_planner::query::logical_optimizer_rules;
+use millrace_planner::query::{Wanted, logical_optimizer_rules};
 use millrace_sql::CatalogReader;
 
 use super::*;
@@ -353,7 +353,7 @@ impl Fixture {
             (name, base.table(false, 1))
         });
         let state = SessionStateBuilder::new_from_existing(self.context.state())
-            .with_optimizer_rules(logical_optimizer_rules())
+            .with_optimizer_rules(logical_optimizer_rules(Wanted::default()))
             .with_physical_optimizer_rules(physical_optimizer_rules())
             .build();
         let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap().remove(0);

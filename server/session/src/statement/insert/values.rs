@@ -1,4 +1,4 @@
-//! VALUES of nothing but literals: read by the columns' text inputs, without a plan.
+//! VALUES of nothing but literals and parameters: read by the columns' text inputs, without a plan.
 //!
 //! That is what most INSERT statements have, and planning them costs far more than writing their rows.
 
@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value, Values};
+use datafusion::sql::sqlparser::ast::{Expr, Function, UnaryOperator, Value, Values};
 use millrace_catalog::Relation;
+use millrace_functions::{cast, syntax};
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal;
+use millrace_postgres::types::enumeration::EnumType;
+use millrace_postgres::types::sql_name;
 
 /// A literal as the text that its column reads.
 enum Cell<'a> {
@@ -18,8 +21,9 @@ enum Cell<'a> {
     Negative(&'a str),
 }
 
-/// The literal in a cell, if it is one that a column of this type reads as PostgreSQL assigns it.
-fn cell<'a>(expr: &'a Expr, target: &DataType) -> Option<Cell<'a>> {
+/// The literal in a cell, if it is one that the column reads as PostgreSQL assigns it.
+fn cell<'a>(expr: &'a Expr, column: &Field) -> Option<Cell<'a>> {
+    let target = column.data_type();
     let whole = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match expr {
         Expr::Value(value) => match &value.value {
@@ -41,7 +45,46 @@ fn cell<'a>(expr: &'a Expr, target: &DataType) -> Option<Cell<'a>> {
             },
             _ => None,
         },
+        Expr::Function(function) => parameter(function, column),
         _ => None,
+    }
+}
+
+/// A parameter of a type of its own ([`crate::parameters::literal`]) that the column's type has as well, as the text of its value.
+fn parameter<'a>(function: &'a Function, column: &Field) -> Option<Cell<'a>> {
+    let [value, name] = syntax::arguments(function)[..] else {
+        return None;
+    };
+    let is_cast = matches!(function.name.0.as_slice(), [only] if only.as_ident().is_some_and(|name| name.value == cast::NAME));
+    let (Expr::Value(value), Expr::Value(name)) = (value, name) else {
+        return None;
+    };
+    let Value::SingleQuotedString(name) = &name.value else {
+        return None;
+    };
+    let of_column = sql_name(column);
+    let is_same = *name == of_column
+        || EnumType::of(column).is_none() && without_modifiers(name) == without_modifiers(&of_column);
+    let is_integer = matches!(name.as_str(), "smallint" | "integer" | "bigint");
+    let takes_integers = matches!(
+        without_modifiers(&of_column).as_str(),
+        "smallint" | "integer" | "bigint" | "real" | "double precision" | "numeric"
+    );
+    if !is_cast || !(is_same || is_integer && takes_integers) {
+        return None;
+    }
+    match &value.value {
+        Value::Null => Some(Cell::Null),
+        Value::SingleQuotedString(text) => Some(Cell::Text(text)),
+        _ => None,
+    }
+}
+
+/// `numeric(5,2)[]` without what is in parentheses.
+fn without_modifiers(name: &str) -> String {
+    match (name.find('('), name.rfind(')')) {
+        (Some(begin), Some(end)) if begin < end => format!("{}{}", &name[..begin], &name[end + 1..]),
+        _ => name.to_owned(),
     }
 }
 
@@ -71,7 +114,7 @@ pub fn literals(values: &Values, relation: &Relation, given: &[usize]) -> SqlRes
         let target = relation.schema().field(*position);
         let mut texts = StringBuilder::with_capacity(values.rows.len(), values.rows.len() * 8);
         for row in &values.rows {
-            match cell(&row.content[index], target.data_type()) {
+            match cell(&row.content[index], target) {
                 Some(Cell::Null) => texts.append_null(),
                 Some(Cell::Text(text)) => texts.append_value(text),
                 Some(Cell::Negative(text)) => texts.append_value(format!("-{text}")),

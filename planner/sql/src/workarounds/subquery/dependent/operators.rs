@@ -51,8 +51,7 @@ impl Unnesting<'_> {
     pub(super) fn total(&mut self, aggregate: &Aggregate) -> Result<Independent> {
         let inner = self.push(&aggregate.input)?;
         let calls = self.bound(aggregate.aggr_expr.iter().cloned(), &inner.columns)?;
-        *self.names += 1;
-        let marker = format!("__has_rows_{}", self.names);
+        let marker = format!("__has_rows_{}", self.made.name());
         let group: Vec<Expr> = inner.columns.iter().cloned().map(Expr::Column).collect();
         let plan = LogicalPlanBuilder::from(inner.plan)
             .aggregate(group, calls)?
@@ -145,8 +144,7 @@ impl Unnesting<'_> {
             other => (&[], other),
         };
         let inner = self.push(input)?;
-        *self.names += 1;
-        let number = format!("__row_{}", self.names);
+        let number = format!("__row_{}", self.made.name());
         let mut window = row_number().partition_by(inner.columns.iter().cloned().map(Expr::Column).collect());
         if !order.is_empty() {
             window = window.order_by(self.bound_sort(order, &inner.columns)?);
