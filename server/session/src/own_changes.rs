@@ -166,10 +166,9 @@ impl Net {
         let mut kept: Vec<u64> = vec![];
         let mut kept_keys: Vec<RowKey> = vec![];
         // What an UPDATE takes away was there before it.
-        for row in 0..rows {
-            let weight = change.weight(row);
-            for _ in weight..0 {
-                self.take_away(&keys[row], (number, row));
+        for (row, key) in keys.iter().enumerate() {
+            for _ in change.weight(row)..0 {
+                self.take_away(key, (number, row));
             }
         }
         for (row, index) in (0..rows).zip(0_u64..) {

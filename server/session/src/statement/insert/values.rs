@@ -29,8 +29,8 @@ fn cell<'a>(expr: &'a Expr, column: &Field) -> Option<Cell<'a>> {
         Expr::Value(value) => match &value.value {
             Value::Null => Some(Cell::Null),
             Value::SingleQuotedString(text) => Some(Cell::Text(text)),
-            Value::Number(text, _) => number(text, target, whole).map(Cell::Text),
-            Value::Boolean(value) if matches!(target, DataType::Boolean | DataType::Utf8) => {
+            Value::Number(text, _) => number(text, column, whole).map(Cell::Text),
+            Value::Boolean(value) if *target == DataType::Boolean || is_text(column) => {
                 Some(Cell::Text(if *value { "true" } else { "false" }))
             }
             _ => None,
@@ -40,7 +40,7 @@ fn cell<'a>(expr: &'a Expr, column: &Field) -> Option<Cell<'a>> {
             expr,
         } => match expr.as_ref() {
             Expr::Value(value) => match &value.value {
-                Value::Number(text, _) => number(text, target, whole).map(Cell::Negative),
+                Value::Number(text, _) => number(text, column, whole).map(Cell::Negative),
                 _ => None,
             },
             _ => None,
@@ -89,12 +89,22 @@ fn without_modifiers(name: &str) -> String {
 }
 
 /// A fraction is rounded to an integer by a cast, and no number is a date: such cells are planned.
-fn number<'a>(text: &'a str, target: &DataType, whole: impl Fn(&str) -> bool) -> Option<&'a str> {
-    match target {
-        DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Utf8 => whole(text).then_some(text),
+fn number<'a>(text: &'a str, column: &Field, whole: impl Fn(&str) -> bool) -> Option<&'a str> {
+    match column.data_type() {
+        DataType::Int16 | DataType::Int32 | DataType::Int64 => whole(text).then_some(text),
         DataType::Float32 | DataType::Float64 | DataType::Decimal128(..) => Some(text),
+        _ if is_text(column) => whole(text).then_some(text),
         _ => None,
     }
+}
+
+/// Whether numbers and booleans may be assigned to the column as texts, which they may not to JSON.
+fn is_text(column: &Field) -> bool {
+    let name = sql_name(column);
+    matches!(
+        without_modifiers(&name).as_str(),
+        "text" | "character varying" | "character"
+    )
 }
 
 /// The rows as columns of texts; `None`: some cell is no literal, or the rows are not of one width.
