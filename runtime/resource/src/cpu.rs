@@ -15,6 +15,7 @@
 //! does not wait for it: it is polled at once by a thread that the kernel prefers (see `slots`).
 
 mod crowding;
+mod handle;
 mod histogram;
 mod long;
 mod slots;
@@ -40,10 +41,11 @@ use crate::error::{ResourceError, Result};
 use crate::memory::Memory;
 use crate::monotask::DiskUse;
 use crate::running::Running;
+pub use handle::CpuTask;
 pub use histogram::{Durations, Histogram};
 use slots::{Alive, Lane, Ready, Shared};
 pub use slots::{process_cpu_time, stolen_time, thread_cpu_time};
-pub use task::{CpuGate, CpuTask, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits};
+pub use task::{CpuGate, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits};
 pub use work::Work;
 
 /// What plans and frees a plan calls itself for each of its levels, which in a build that is not optimised takes much.

@@ -16,9 +16,12 @@ use arrow::compute::{concat, filter_record_batch, interleave, take_record_batch}
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, SortField};
+use millrace_planner::RelationId;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal;
 use millrace_storage::ChangeBatch;
+
+use crate::session::Session;
 
 /// Batches are put together until they have so many rows.
 const BATCH_ROWS_MAX: usize = 32_768;
@@ -35,7 +38,28 @@ pub struct OwnChanges {
     counted: usize,
 }
 
+impl Session {
+    /// What the open transaction has changed in a relation.
+    ///
+    /// # Errors
+    /// As [`OwnChanges::net`].
+    pub(crate) fn own_changes(&self, id: RelationId) -> SqlResult<Arc<Net>> {
+        let mut transaction = self.transaction.lock();
+        transaction
+            .active()
+            .map_or_else(|| Ok(Arc::default()), |active| active.net(id))
+    }
+}
+
 impl OwnChanges {
+    /// These changes.
+    pub fn of(changes: &[ChangeBatch]) -> OwnChanges {
+        OwnChanges {
+            log: changes.to_vec(),
+            ..OwnChanges::default()
+        }
+    }
+
     /// How many changes there are, for [`back_to`](Self::back_to).
     pub fn len(&self) -> usize {
         self.log.len()

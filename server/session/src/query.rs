@@ -211,10 +211,7 @@ impl Session {
                         && !instead.contains_key(id)
                 };
                 let shown: Vec<RelationId> = active.changes.keys().copied().filter(shown).collect();
-                let own = shown.into_iter().filter_map(|id| {
-                    let changes = active.changes.get_mut(&id)?;
-                    Some(changes.net().map(|net| (id, net)))
-                });
+                let own = shown.into_iter().map(|id| Ok((id, active.net(id)?)));
                 own.collect::<SqlResult<_>>()?
             }
             _ => vec![],

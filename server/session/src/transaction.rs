@@ -26,7 +26,7 @@ use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ChangeBatch;
 
-use crate::own_changes::OwnChanges;
+use crate::own_changes::{Net, OwnChanges};
 
 /// The state of a session's transaction.
 #[derive(Default)]
@@ -113,6 +113,17 @@ impl Active {
     pub fn is_new_table(&self, id: RelationId) -> bool {
         let definitions = self.definitions.as_ref();
         definitions.is_some_and(|definitions| definitions.is_new_table(id))
+    }
+
+    /// What it has changed in a relation.
+    ///
+    /// # Errors
+    /// As [`OwnChanges::net`].
+    pub fn net(&mut self, id: RelationId) -> SqlResult<Arc<Net>> {
+        match self.changes.get_mut(&id) {
+            Some(changes) => changes.net(),
+            None => Ok(Arc::default()),
+        }
     }
 
     /// Sets a savepoint.

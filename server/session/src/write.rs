@@ -180,10 +180,7 @@ impl Session {
             let mut transaction = self.transaction.lock();
             match &mut *transaction {
                 Transaction::Active(active) => {
-                    let before = match active.changes.get_mut(&id) {
-                        Some(changes) => changes.net()?,
-                        None => Arc::default(),
-                    };
+                    let before = active.net(id)?;
                     held.extend(active.locked.iter().copied());
                     let locks = if wanted.is_empty() {
                         None
@@ -423,16 +420,7 @@ impl WriteScope {
     /// The rows of a table that is locked with the statement's own, the transaction's changes and `more` included.
     async fn rows_of(&self, relation: &Relation, more: &[ChangeBatch]) -> SqlResult<Arc<dyn TableProvider>> {
         let (id, session) = (relation.info.id, &self.session);
-        let before = {
-            let mut transaction = session.transaction.lock();
-            let active = transaction.active();
-            match active.and_then(|active| active.changes.get_mut(&id)) {
-                Some(changes) => changes.net()?,
-                None => Arc::default(),
-            }
-        };
-        let mut own = OwnChanges::default();
-        own.extend(more.to_vec());
+        let before = session.own_changes(id)?;
         let is_new = session
             .definitions()
             .is_some_and(|definitions| definitions.is_new(id));
@@ -448,7 +436,10 @@ impl WriteScope {
                 ));
             }
         };
-        Ok(overlay::provider(overlay::provider(base, &before), &own.net()?))
+        Ok(overlay::provider(
+            overlay::provider(base, &before),
+            &OwnChanges::of(more).net()?,
+        ))
     }
 
     /// The changes with what foreign keys make of them; refused if values would be twice that are unique, or be missing.

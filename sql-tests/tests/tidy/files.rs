@@ -13,7 +13,6 @@ const LONGER: &[(&str, usize)] = &[
     ("benches/src/neptune/beside.rs", 601),
     ("runtime/engine/src/runtime.rs", 618),
     ("runtime/resource/src/cpu/slots.rs", 692),
-    ("runtime/resource/src/cpu/task.rs", 621),
     ("server/functions/src/arrays.rs", 707),
     ("server/functions/src/by_pattern.rs", 679),
     ("server/functions/src/jsonb.rs", 665),

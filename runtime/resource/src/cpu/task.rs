@@ -1,4 +1,4 @@
-//! A task as its scheduler sees it: what was recorded of it, its handle, its suspension points.
+//! A task as its scheduler sees it: what was recorded of it, its suspension points.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::Shared;
 use super::work::Work;
-use crate::error::{ResourceError, Result};
+use crate::error::ResourceError;
 use crate::gate::Gate;
 use crate::monotask::{DiskUse, NetworkUse};
 
@@ -90,8 +90,8 @@ pub struct Stretch {
 const STRETCHES_MAX: usize = 1_024;
 
 #[derive(Debug)]
-struct Notes {
-    state: TaskState,
+pub(super) struct Notes {
+    pub(super) state: TaskState,
     /// The next push is a pause.
     gives_way: bool,
     /// The next push is the end of its quantum.
@@ -142,7 +142,7 @@ pub struct TaskRecord {
     /// Whether nobody waits for what it does any more.
     is_unwanted: AtomicBool,
     /// Touched by one thread at a time, but for those that look.
-    notes: Mutex<Notes>,
+    pub(super) notes: Mutex<Notes>,
 }
 
 /// A task as others see it.
@@ -214,6 +214,11 @@ impl TaskRecord {
                 network_uses: vec![],
             }),
         }
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn unwant(&self) {
+        self.is_unwanted.store(true, Ordering::Relaxed);
     }
 
     /// Whether nobody waits for what it does any more: it ends at its next suspension point, or where it looks.
@@ -454,73 +459,6 @@ impl TaskRecord {
         notes.pause_latency_max = notes.pause_latency_max.max(latency);
         self.pauses_since_undisturbed.fetch_add(1, Ordering::Relaxed);
         true
-    }
-}
-
-/// A running coroutine's result. Dropping it cancels the coroutine: at once if it waits for a slot, else at its next
-/// suspension point.
-pub struct CpuTask<T, E = ResourceError> {
-    task: Option<async_task::FallibleTask<Result<T, E>>>,
-    shared: Arc<Shared>,
-    record: Arc<TaskRecord>,
-}
-
-impl<T, E> CpuTask<T, E> {
-    pub(super) fn new(
-        task: async_task::FallibleTask<Result<T, E>>,
-        shared: Arc<Shared>,
-        record: Arc<TaskRecord>,
-    ) -> Self {
-        CpuTask {
-            task: Some(task),
-            shared,
-            record,
-        }
-    }
-
-    /// Lets the task run on without anyone waiting.
-    pub fn detach(mut self) {
-        if let Some(task) = self.task.take() {
-            task.detach();
-        }
-    }
-
-    /// CPU time so far.
-    pub fn cpu(&self) -> Duration {
-        self.record.cpu()
-    }
-}
-
-impl<T, E> Drop for CpuTask<T, E> {
-    fn drop(&mut self) {
-        let Some(task) = self.task.take() else { return };
-        if task.is_finished() {
-            return;
-        }
-        self.record.is_unwanted.store(true, Ordering::Relaxed);
-        drop(task);
-        let is_queued = matches!(
-            self.record.notes.lock().state,
-            TaskState::Ready | TaskState::Paused
-        );
-        if is_queued {
-            // What it holds is freed now, not when its turn would come. Outside the lock: a destructor may wake others.
-            let cancelled = self.shared.take(|record| std::ptr::eq(record, &*self.record));
-            drop(cancelled);
-        }
-    }
-}
-
-impl<T, E: From<ResourceError>> Future for CpuTask<T, E> {
-    type Output = Result<T, E>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.task {
-            // None: its slots were stopped before it ended.
-            Some(task) => (task.poll_unpin(context))
-                .map(|outcome| outcome.unwrap_or_else(|| Err(self.shared.stopped().into()))),
-            None => Poll::Pending,
-        }
     }
 }
 
