@@ -96,10 +96,9 @@ async fn attacks(seed: u64, total: u64, mut tell: impl FnMut(&Seen)) -> Result<S
             }
             let outcome = run_attack(&attacker, &attack, &mut seen).await;
             if shows {
-                println!(
-                    "{number}: {}",
-                    outcome.as_ref().map_or("given up", String::as_str)
-                );
+                let outcome = outcome.as_ref().map_or("given up", String::as_str);
+                println!("{number}: {outcome}");
+                println!("{number}: {:?}, {}", started.elapsed(), memory(process.id()));
             }
             if outcome.is_none() {
                 // Whatever it still does, it does without a client.
@@ -222,11 +221,25 @@ async fn check_view(witness: &Client) -> Result<(), Failure> {
         .map_err(|_| "the view does not follow")?
 }
 
+/// What a process takes: addresses, and memory.
+fn memory(pid: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let fields = ["VmSize", "VmRSS"].map(|name| {
+        let line = status.lines().find(|line| line.starts_with(name));
+        line.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .unwrap_or_default()
+    });
+    fields.join(", ")
+}
+
 /// An attack that is short enough for a message.
 fn shortened(text: &str) -> String {
-    const LENGTH_MAX: usize = 2_000;
-    let short: String = text.chars().take(LENGTH_MAX).collect();
-    match text.chars().nth(LENGTH_MAX) {
+    let length_max = match std::env::var_os("MILLRACE_HOSTILE_SHOW") {
+        Some(shown) if shown == "all" => usize::MAX,
+        _ => 2_000,
+    };
+    let short: String = text.chars().take(length_max).collect();
+    match text.chars().nth(length_max) {
         Some(_) => format!("{short} ... ({} bytes)", text.len()),
         None => short,
     }

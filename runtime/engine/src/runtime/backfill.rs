@@ -53,6 +53,8 @@ pub(crate) struct Jobs {
     pub urgent: Mutex<HashSet<PipelineId>>,
     /// Those, by their first view, of which a part is lost.
     pub lost: Mutex<HashSet<RelationId>>,
+    /// The views that are being filled, and whether they were dropped since.
+    filling: Mutex<BTreeMap<RelationId, bool>>,
     pub next_incarnation: AtomicU64,
 }
 
@@ -105,6 +107,48 @@ pub struct JobStatus {
     pub started: Instant,
     /// Runs at the priority of streams.
     pub is_urgent: bool,
+}
+
+impl Jobs {
+    /// Of these relations, those that are being filled are wanted by nobody.
+    pub fn give_up(&self, relations: &[RelationId]) {
+        let mut filling = self.filling.lock();
+        for relation in relations {
+            if let Some(is_dropped) = filling.get_mut(relation) {
+                *is_dropped = true;
+            }
+        }
+    }
+
+    fn dropped(&self, views: &[RelationId]) -> Option<RelationId> {
+        let filling = self.filling.lock();
+        let is_dropped = |view: &&RelationId| filling.get(*view).copied().unwrap_or(false);
+        views.iter().find(is_dropped).copied()
+    }
+}
+
+/// Views that are being filled, until this is dropped.
+struct Filling<'a> {
+    jobs: &'a Jobs,
+    views: &'a [RelationId],
+}
+
+impl<'a> Filling<'a> {
+    fn begin(jobs: &'a Jobs, views: &'a [RelationId]) -> Self {
+        jobs.filling
+            .lock()
+            .extend(views.iter().map(|view| (*view, false)));
+        Filling { jobs, views }
+    }
+}
+
+impl Drop for Filling<'_> {
+    fn drop(&mut self) {
+        let mut filling = self.jobs.filling.lock();
+        for view in self.views {
+            filling.remove(view);
+        }
+    }
 }
 
 impl JobStatus {
@@ -172,12 +216,15 @@ impl Runtime {
             .map(|input| input.id)
             .filter(|id| !made.contains(id))
             .collect();
+        let _filling = Filling::begin(&self.engine.jobs, &made);
         loop {
             self.engine.jobs.lost.lock().remove(&first);
             self.until(|engine| !engine.versions.is_abandoned(&inputs))
                 .await?;
             let is_disturbed = |engine: &Engine| {
-                engine.jobs.lost.lock().contains(&first) || engine.versions.is_abandoned(&inputs)
+                engine.jobs.lost.lock().contains(&first)
+                    || engine.versions.is_abandoned(&inputs)
+                    || engine.jobs.dropped(&made).is_some()
             };
             tokio::select! {
                 biased;
@@ -191,6 +238,9 @@ impl Runtime {
                     }
                 },
                 disturbed = self.until(is_disturbed) => disturbed?,
+            }
+            if let Some(dropped) = self.engine.jobs.dropped(&made) {
+                return Err(RuntimeError::UnknownRelation(dropped));
             }
         }
         // The driver may still be at another thread's events: a view is made when it is visible.

@@ -304,6 +304,8 @@ impl Runtime {
             self.engine.checkpoints.store.remove(*id);
             self.engine.versions.give_up(*id);
         }
+        self.engine.jobs.give_up(ids);
+        self.engine.versions.notify();
         held.resume(vec![], ids.to_vec());
         Ok(())
     }

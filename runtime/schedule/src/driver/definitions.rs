@@ -12,14 +12,69 @@ use crate::message::ToWorker;
 use crate::template::ViewShape;
 
 impl Driver {
-    /// Forgets a back-fill and whatever waited for it.
-    pub(super) fn remove_job(&mut self, view: RelationId, commands: &mut Vec<Command>) -> Option<Pipeline> {
+    /// Forgets a back-fill. Its pipeline stays, with nothing in it, as long as somebody waits for its turn there.
+    pub(super) fn remove_job(&mut self, view: RelationId, commands: &mut Vec<Command>) {
+        let Some(id) = self.end_job(view) else { return };
+        let Some(pipeline) = self.pipelines.get_mut(&id) else {
+            return;
+        };
+        forget(id, pipeline, commands);
+        if pipeline.tickets.is_empty() {
+            self.pipelines.remove(&id);
+            return;
+        }
+        pipeline.is_job = false;
+        pipeline.views.clear();
+        pipeline.template = None;
+        pipeline.hosts.clear();
+        pipeline.restoring.clear();
+        pipeline.is_recovering = false;
+        pipeline.skip_to(pipeline.launched);
+        self.advance(id, commands);
+    }
+
+    /// The views of a back-fill go on in another pipeline, which is held: whoever waits for its turn with them waits there.
+    fn attach_job(
+        &mut self,
+        view: RelationId,
+        into: PipelineId,
+        commands: &mut Vec<Command>,
+    ) -> Option<Pipeline> {
+        let id = self.end_job(view)?;
+        let mut pipeline = self.pipelines.remove(&id)?;
+        forget(id, &pipeline, commands);
+        if pipeline.is_held
+            && let Some(own) = pipeline.tickets.pop_front()
+        {
+            // The back-fill's own right ends with it.
+            self.tickets.remove(&own);
+        }
+        if let Some(other) = self.pipelines.get_mut(&into) {
+            let holder = other.tickets.pop_front();
+            let waiting = other.tickets.iter().chain(&pipeline.tickets);
+            let waiting: BTreeSet<Ticket> = waiting
+                .copied()
+                .filter(|ticket| Some(*ticket) != holder)
+                .collect();
+            other.tickets = holder.into_iter().chain(waiting).collect();
+        }
+        self.wait_elsewhere(id, into);
+        Some(pipeline)
+    }
+
+    fn end_job(&mut self, view: RelationId) -> Option<PipelineId> {
         let id = self.jobs.remove(&view)?;
         self.jobs.retain(|_, pipeline| *pipeline != id);
-        self.tickets.retain(|_, pipelines| !pipelines.contains(&id));
-        let pipeline = self.pipelines.remove(&id)?;
-        forget(id, &pipeline, commands);
-        Some(pipeline)
+        Some(id)
+    }
+
+    /// Tickets that wait at one pipeline wait at another instead.
+    fn wait_elsewhere(&mut self, from: PipelineId, into: PipelineId) {
+        for pipelines in self.tickets.values_mut() {
+            if pipelines.remove(&from) {
+                pipelines.insert(into);
+            }
+        }
     }
 
     /// Queues the ticket at every pipeline of the relations.
@@ -58,8 +113,9 @@ impl Driver {
             return;
         };
         let is_ready = |id: &PipelineId| {
-            let pipeline = &self.pipelines[id];
-            pipeline.tickets.front() == Some(&ticket) && pipeline.is_idle() && !pipeline.is_held
+            self.pipelines.get(id).is_some_and(|pipeline| {
+                pipeline.tickets.front() == Some(&ticket) && pipeline.is_idle() && !pipeline.is_held
+            })
         };
         if !ids.iter().all(is_ready) {
             return;
@@ -104,12 +160,8 @@ impl Driver {
         pipeline.skip_to(other.committed);
         let waiting: BTreeSet<Ticket> = pipeline.tickets.iter().copied().chain(other.tickets).collect();
         pipeline.tickets = waiting.into_iter().collect();
-        for pipelines in self.tickets.values_mut() {
-            if pipelines.remove(&from) {
-                pipelines.insert(into);
-            }
-        }
         let epoch = pipeline.committed;
+        self.wait_elsewhere(from, into);
         commands.push(Command::Joined { into, from });
         commands.push(Command::Commit {
             pipeline: into,
@@ -132,7 +184,7 @@ impl Driver {
         let attached: Vec<RelationId> = views.iter().map(|view| view.id).collect();
         let (mut epoch_min, mut hosts) = (0, BTreeSet::new());
         for view in &attached {
-            if let Some(job) = self.remove_job(*view, commands) {
+            if let Some(job) = self.attach_job(*view, id, commands) {
                 epoch_min = job.committed.max(epoch_min);
                 is_disturbed |= job.is_lost;
                 hosts.extend(job.hosts);
@@ -174,6 +226,8 @@ impl Driver {
             if let Some(pipeline) = self.pipelines.remove(&id) {
                 forget(id, &pipeline, commands);
             }
+            // A view was dropped while it was filled.
+            self.jobs.retain(|_, pipeline| *pipeline != id);
             return;
         }
         self.advance(id, commands);

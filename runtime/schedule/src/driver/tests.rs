@@ -399,3 +399,76 @@ fn many_rows_make_a_checkpoint_due() {
         (vec![(6, 7)], vec![7])
     );
 }
+
+fn is_granted(commands: &[Command], ticket: u64) -> bool {
+    commands
+        .iter()
+        .any(|command| matches!(command, Command::Quiesced { ticket: granted, .. } if granted.0 == ticket))
+}
+
+fn resume(driver: &mut Driver, ticket: u64, views: Vec<Arc<ViewShape>>, dropped: &[u64]) -> Vec<Command> {
+    let event = Event::Resume {
+        ticket: Ticket(ticket),
+        views,
+        dropped: dropped.iter().copied().map(RelationId).collect(),
+    };
+    driver.on(event, 0)
+}
+
+/// A driver over a source, with a view that is filled in a pipeline of its own, 50.
+fn with_job() -> Driver {
+    let mut driver = driver(&[1]);
+    let job = Event::JobAdded {
+        views: vec![view(9, &[1])],
+        pipeline: PipelineId(50),
+    };
+    driver.on(job, 0);
+    driver
+}
+
+#[test]
+fn a_view_may_be_dropped_while_it_is_filled() {
+    let mut driver = with_job();
+    quiesce(&mut driver, 1, &[9]);
+    // The back-fill wants its turn, behind whoever drops the view.
+    quiesce(&mut driver, 2, &[9]);
+    assert!(is_granted(&closed(&mut driver, 50, 0), 1));
+    assert!(is_granted(&resume(&mut driver, 1, vec![], &[9]), 2));
+    resume(&mut driver, 2, vec![], &[]);
+    assert!(!driver.pipelines.contains_key(&PipelineId(50)));
+    // It does not know yet that its view is gone.
+    assert!(is_granted(&quiesce(&mut driver, 3, &[9]), 3));
+    resume(&mut driver, 3, vec![], &[]);
+    driver.on(Event::JobRemoved { view: RelationId(9) }, 0);
+    quiesce(&mut driver, 4, &[1]);
+    assert!(
+        is_granted(&closed(&mut driver, 1, 0), 4),
+        "the source's pipeline goes on"
+    );
+}
+
+#[test]
+fn who_waits_at_a_back_fill_that_ends_has_a_turn() {
+    // It fails.
+    let mut driver = with_job();
+    quiesce(&mut driver, 1, &[9]);
+    let removed = driver.on(Event::JobRemoved { view: RelationId(9) }, 0);
+    assert!(is_granted(&removed, 1));
+    resume(&mut driver, 1, vec![], &[9]);
+    assert!(!driver.pipelines.contains_key(&PipelineId(50)));
+    // Its view goes on with its input: whoever waits for the one waits for the other.
+    let mut driver = with_job();
+    quiesce(&mut driver, 1, &[1]);
+    assert!(is_granted(&closed(&mut driver, 1, 0), 1));
+    quiesce(&mut driver, 2, &[9]);
+    assert!(is_granted(&closed(&mut driver, 50, 0), 2));
+    quiesce(&mut driver, 3, &[9]);
+    let attached = resume(&mut driver, 1, vec![view(9, &[1])], &[]);
+    assert!(is_granted(&attached, 3));
+    assert!(!driver.pipelines.contains_key(&PipelineId(50)));
+    resume(&mut driver, 3, vec![], &[9]);
+    assert_eq!(driver.pipeline_of(RelationId(9)), None);
+    quiesce(&mut driver, 4, &[1]);
+    let last = driver.pipelines[&PipelineId(1)].committed;
+    assert!(is_granted(&closed(&mut driver, 1, last), 4));
+}

@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use arrow::array::Array;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -256,12 +257,26 @@ impl ScalarUDFImpl for Limited {
         }
         let bytes = self.check(&args)?;
         let _room = self.room.ask(self.inner.name(), bytes)?;
+        // Some functions make their constants as many as there are rows.
+        let is_constant = |value: &ColumnarValue| matches!(value, ColumnarValue::Scalar(_));
+        let is_one = !args.args.is_empty()
+            && args.args.iter().all(is_constant)
+            && self.inner.signature().volatility != Volatility::Volatile;
+        if is_one {
+            args.number_rows = 1;
+        }
         // One that panics has failed, as with an error.
         let called = AssertUnwindSafe(|| self.inner.invoke_with_args(args));
-        std::panic::catch_unwind(called).unwrap_or_else(|panic| {
+        let made = std::panic::catch_unwind(called).unwrap_or_else(|panic| {
             let why = panic_message(&*panic);
             Err(SqlError::internal(format!("{} failed: {why}", self.inner.name())).into())
-        })
+        });
+        match made? {
+            ColumnarValue::Array(values) if is_one && values.len() == 1 => {
+                ScalarValue::try_from_array(&values, 0).map(ColumnarValue::Scalar)
+            }
+            made => Ok(made),
+        }
     }
 
     fn signature(&self) -> &Signature {

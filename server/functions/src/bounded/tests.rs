@@ -265,3 +265,23 @@ fn aggregates_ask_before_they_grow() {
         }
     }
 }
+
+/// What is made of constants is made once, and not for each row: 100 lists of a million texts were 100 million.
+#[test]
+fn a_call_of_constants_is_made_once() {
+    let state = state();
+    let function = |name: &str| Arc::clone(&state.scalar_functions()[name]);
+    let list = call(&function("array_repeat"), vec![text(""), number(1_000)], 8192).unwrap();
+    let calls = [
+        ("array_replace", vec![list.clone(), text("a"), text("b")]),
+        ("array_to_string", vec![list, text(",")]),
+        ("replace", vec![text("a"), text("b"), text("c")]),
+    ];
+    for (name, args) in calls {
+        let made = call(&function(name), args, 8192).unwrap();
+        assert!(matches!(made, ColumnarValue::Scalar(_)), "{name}");
+    }
+    // Each row has a number of its own.
+    let random = call(&function("random"), vec![], 3).unwrap();
+    assert!(matches!(random, ColumnarValue::Array(values) if values.len() == 3));
+}
