@@ -16,12 +16,9 @@ use arrow::compute::{concat, filter_record_batch, interleave, take_record_batch}
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, SortField};
-use millrace_planner::RelationId;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal;
 use millrace_storage::ChangeBatch;
-
-use crate::session::Session;
 
 /// Batches are put together until they have so many rows.
 const BATCH_ROWS_MAX: usize = 32_768;
@@ -36,19 +33,6 @@ pub struct OwnChanges {
     /// The first of them added up; the others are when somebody asks.
     net: Arc<Net>,
     counted: usize,
-}
-
-impl Session {
-    /// What the open transaction has changed in a relation.
-    ///
-    /// # Errors
-    /// As [`OwnChanges::net`].
-    pub(crate) fn own_changes(&self, id: RelationId) -> SqlResult<Arc<Net>> {
-        let mut transaction = self.transaction.lock();
-        transaction
-            .active()
-            .map_or_else(|| Ok(Arc::default()), |active| active.net(id))
-    }
 }
 
 impl OwnChanges {

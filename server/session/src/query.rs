@@ -35,6 +35,7 @@ use millrace_sql::copies;
 
 use crate::effects;
 use crate::overlay;
+use crate::own_changes::Net;
 use crate::session::Session;
 use crate::transaction::Transaction;
 
@@ -230,6 +231,17 @@ impl Session {
             })
         }))?;
         Ok((plan, rows))
+    }
+
+    /// What the open transaction has changed in a relation.
+    ///
+    /// # Errors
+    /// As [`crate::own_changes::OwnChanges::net`].
+    pub(crate) fn own_changes(&self, id: RelationId) -> SqlResult<Arc<Net>> {
+        let mut transaction = self.transaction.lock();
+        transaction
+            .active()
+            .map_or_else(|| Ok(Arc::default()), |active| active.net(id))
     }
 
     /// The zone of the session, if it is not UTC.

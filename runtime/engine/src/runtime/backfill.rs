@@ -21,11 +21,12 @@
 //! them has brought. At the end all are at one epoch. Where that is not so (a lookup join), it waits for the end.
 
 pub(crate) mod input;
+mod jobs;
 mod refill;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -37,26 +38,15 @@ use millrace_schedule::driver::Event;
 use millrace_schedule::id::PipelineId;
 use millrace_schedule::template::ViewShape;
 use millrace_storage::{ChangeBatch, rows_bytes};
-use parking_lot::Mutex;
 
 use crate::error::{Result, RuntimeError};
 use crate::feed::Part;
 use crate::runtime::{Engine, Runtime};
 use crate::worker::{PARTITIONS_DIVIDED, ViewInstance, ViewSpec, partitions_divided};
 use input::Input;
-
-/// Back-fills under way.
-#[derive(Default)]
-pub(crate) struct Jobs {
-    pub statuses: Mutex<BTreeMap<RelationId, JobStatus>>,
-    /// Those that run at the priority of streams.
-    pub urgent: Mutex<HashSet<PipelineId>>,
-    /// Those, by their first view, of which a part is lost.
-    pub lost: Mutex<HashSet<RelationId>>,
-    /// The views that are being filled, and whether they were dropped since.
-    filling: Mutex<BTreeMap<RelationId, bool>>,
-    pub next_incarnation: AtomicU64,
-}
+use jobs::Filling;
+pub(crate) use jobs::Jobs;
+pub use jobs::{JobState, JobStatus};
 
 /// Pieces that wait to be run.
 const PIECES_WAITING_MAX: usize = 4;
@@ -82,84 +72,6 @@ impl Default for BackfillOptions {
             piece_rows: 65_536,
             rows_per_second: None,
         }
-    }
-}
-
-/// What a back-fill is at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobState {
-    Filling,
-    CatchingUp,
-    Attaching,
-}
-
-/// A back-fill under way.
-#[derive(Debug, Clone)]
-pub struct JobStatus {
-    /// The first of its views.
-    pub relation: RelationId,
-    pub name: String,
-    pub state: JobState,
-    /// Input rows fed so far.
-    pub rows_done: u64,
-    /// Input rows in all, as far as is known (an upper bound while rows are deleted).
-    pub rows_total: u64,
-    pub started: Instant,
-    /// Runs at the priority of streams.
-    pub is_urgent: bool,
-}
-
-impl Jobs {
-    /// Of these relations, those that are being filled are wanted by nobody.
-    pub fn give_up(&self, relations: &[RelationId]) {
-        let mut filling = self.filling.lock();
-        for relation in relations {
-            if let Some(is_dropped) = filling.get_mut(relation) {
-                *is_dropped = true;
-            }
-        }
-    }
-
-    fn dropped(&self, views: &[RelationId]) -> Option<RelationId> {
-        let filling = self.filling.lock();
-        let is_dropped = |view: &&RelationId| filling.get(*view).copied().unwrap_or(false);
-        views.iter().find(is_dropped).copied()
-    }
-}
-
-/// Views that are being filled, until this is dropped.
-struct Filling<'a> {
-    jobs: &'a Jobs,
-    views: &'a [RelationId],
-}
-
-impl<'a> Filling<'a> {
-    fn begin(jobs: &'a Jobs, views: &'a [RelationId]) -> Self {
-        jobs.filling
-            .lock()
-            .extend(views.iter().map(|view| (*view, false)));
-        Filling { jobs, views }
-    }
-}
-
-impl Drop for Filling<'_> {
-    fn drop(&mut self) {
-        let mut filling = self.jobs.filling.lock();
-        for view in self.views {
-            filling.remove(view);
-        }
-    }
-}
-
-impl JobStatus {
-    /// How long the job will take yet, if it goes on as it did; unknown before it has done anything.
-    pub fn time_left(&self) -> Option<Duration> {
-        let left = self.rows_total.saturating_sub(self.rows_done);
-        if self.rows_done == 0 {
-            return (left == 0).then_some(Duration::ZERO);
-        }
-        let each = self.started.elapsed().as_secs_f64() / self.rows_done as f64;
-        Duration::try_from_secs_f64(each * left as f64).ok()
     }
 }
 
