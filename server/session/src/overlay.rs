@@ -9,7 +9,6 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
-use arrow::row::{RowConverter, SortField};
 use async_trait::async_trait;
 use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::metadata::FieldMetadata;
@@ -33,7 +32,7 @@ use millrace_database::database::definitions::Widening;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::df;
 
-use crate::own_changes::{Net, keys_of};
+use crate::own_changes::Net;
 
 /// `base` with these changes; `base` itself when there are none.
 pub fn provider(base: Arc<dyn TableProvider>, changes: &Arc<Net>) -> Arc<dyn TableProvider> {
@@ -121,7 +120,10 @@ impl TableProvider for Overlay {
                 own,
                 gone: match removed.is_empty() {
                     true => None,
-                    false => Some(Gone::new(Arc::clone(&self.changes), &schema, projection)?),
+                    false => Some(Gone {
+                        changes: Arc::clone(&self.changes),
+                        projection,
+                    }),
                 },
                 schema: shown,
             },
@@ -142,28 +144,17 @@ struct OwnRows {
 #[derive(Clone)]
 struct Gone {
     changes: Arc<Net>,
-    converter: Arc<RowConverter>,
     /// What is shown of the others.
     projection: Vec<usize>,
 }
 
 impl Gone {
-    fn new(changes: Arc<Net>, schema: &SchemaRef, projection: Vec<usize>) -> Result<Gone> {
-        let fields = schema.fields().iter();
-        let fields = fields
-            .map(|field| SortField::new(field.data_type().clone()))
-            .collect();
-        Ok(Gone {
-            changes,
-            converter: Arc::new(RowConverter::new(fields)?),
-            projection,
-        })
-    }
-
     /// The rows that are still there. Each removal takes away one of equal rows: `seen` counts them.
     fn without(&self, rows: &RecordBatch, seen: &mut HashMap<Box<[u8]>, i64>) -> Result<RecordBatch> {
         let removed = self.changes.removed();
-        let stays: BooleanArray = keys_of(&self.converter, rows)?
+        let stays: BooleanArray = self
+            .changes
+            .keys_of(rows)?
             .into_iter()
             .map(|key| match removed.get(&key) {
                 None => Some(true),

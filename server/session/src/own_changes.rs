@@ -219,12 +219,16 @@ impl Net {
         Ok(())
     }
 
-    /// The rows' keys; none as long as no row was taken away.
-    fn keys_of(&self, rows: &RecordBatch) -> Result<Vec<RowKey>, ArrowError> {
-        match &self.keys {
-            None => Ok(vec![]),
-            Some(keys) => keys_of(&keys.converter, rows),
-        }
+    /// The rows in a form that compares, to be looked for in [`removed`](Self::removed); none as long as no row was taken away.
+    ///
+    /// # Errors
+    /// They are not rows of the relation.
+    pub fn keys_of(&self, rows: &RecordBatch) -> Result<Vec<RowKey>, ArrowError> {
+        let Some(keys) = &self.keys else {
+            return Ok(vec![]);
+        };
+        let rows = keys.converter.convert_columns(rows.columns())?;
+        Ok(rows.iter().map(|row| row.as_ref().into()).collect())
     }
 
     fn take_away(&mut self, key: &RowKey, place: (usize, usize)) {
@@ -356,15 +360,6 @@ impl Net {
         all.extend(added.into_iter().map(ChangeBatch::insertions));
         Ok(all)
     }
-}
-
-/// The rows in a form that compares.
-///
-/// # Errors
-/// They are not those of the converter.
-pub fn keys_of(converter: &RowConverter, rows: &RecordBatch) -> Result<Vec<RowKey>, ArrowError> {
-    let rows = converter.convert_columns(rows.columns())?;
-    Ok(rows.iter().map(|row| row.as_ref().into()).collect())
 }
 
 /// Rows behind others, under the names of the first: a column may have been renamed in between.

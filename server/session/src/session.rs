@@ -427,13 +427,8 @@ impl Session {
         }
     }
 
-    /// What a client sent was wrong before it was executed: the transaction around it, if there is one, has failed.
-    pub fn abort(&self) {
-        self.fail_transaction();
-    }
-
-    /// The transaction around the statement, if there is one, has failed.
-    pub(crate) fn fail_transaction(&self) {
+    /// The transaction around the statement, if there is one, has failed. A wire says so of what was wrong before it was executed.
+    pub fn fail_transaction(&self) {
         let settings = self.transaction.lock().fail();
         if let Some(settings) = settings {
             self.put_settings(settings);

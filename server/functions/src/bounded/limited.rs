@@ -200,8 +200,7 @@ impl Limited {
     fn check(&self, args: &ScalarFunctionArgs) -> Result<u64> {
         let name = self.inner.name();
         let rows = args.number_rows;
-        let is_constant = |value: &ColumnarValue| matches!(value, ColumnarValue::Scalar(_));
-        let all_constant = args.args.iter().all(is_constant);
+        let all_constant = are_constants(&args.args);
         let data_type = args.return_field.data_type();
         let fixed = is_fixed(data_type);
         if fixed && !work::is_known(name) {
@@ -234,6 +233,11 @@ impl Limited {
     }
 }
 
+/// Whether all arguments are one value for all rows.
+fn are_constants(args: &[ColumnarValue]) -> bool {
+    args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)))
+}
+
 /// Whether so many bytes may be made for a batch: of fewer rows, if its step is to be shorter; at all.
 fn fits_a_batch(name: &str, bytes: u64, rows: usize, why: &str) -> Result<()> {
     if !step::allows(usize::try_from(bytes).unwrap_or(usize::MAX), rows) {
@@ -258,12 +262,11 @@ impl ScalarUDFImpl for Limited {
         let bytes = self.check(&args)?;
         let _room = self.room.ask(self.inner.name(), bytes)?;
         // Some functions make their constants as many as there are rows.
-        let is_constant = |value: &ColumnarValue| matches!(value, ColumnarValue::Scalar(_));
         let is_one = !args.args.is_empty()
-            && args.args.iter().all(is_constant)
+            && are_constants(&args.args)
             && self.inner.signature().volatility != Volatility::Volatile;
         if is_one {
-            args.number_rows = 1;
+            args.number_rows = args.number_rows.min(1);
         }
         // One that panics has failed, as with an error.
         let called = AssertUnwindSafe(|| self.inner.invoke_with_args(args));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
+use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF};
 use datafusion::scalar::ScalarValue;
 use millrace_postgres::from_internal;
 use millrace_resource::memory::Resident;
@@ -30,14 +30,26 @@ fn state() -> SessionState {
 
 /// Calls a function as an operator does.
 fn call(function: &ScalarUDF, args: Vec<ColumnarValue>, rows: usize) -> Result<ColumnarValue> {
-    let field = |data_type| Arc::new(Field::new("", data_type, true));
-    let types: Vec<DataType> = args.iter().map(ColumnarValue::data_type).collect();
-    let return_type = function.return_type(&types)?;
+    let fields: Vec<_> = args
+        .iter()
+        .map(|value| Arc::new(Field::new("", value.data_type(), true)))
+        .collect();
+    let scalars: Vec<Option<&ScalarValue>> = args
+        .iter()
+        .map(|value| match value {
+            ColumnarValue::Scalar(value) => Some(value),
+            ColumnarValue::Array(_) => None,
+        })
+        .collect();
+    let return_field = function.return_field_from_args(ReturnFieldArgs {
+        arg_fields: &fields,
+        scalar_arguments: &scalars,
+    })?;
     function.invoke_with_args(ScalarFunctionArgs {
-        arg_fields: types.into_iter().map(|data_type| field(data_type) as _).collect(),
         args,
+        arg_fields: fields,
         number_rows: rows,
-        return_field: field(return_type),
+        return_field,
         config_options: Arc::new(ConfigOptions::default()),
     })
 }
@@ -274,6 +286,7 @@ fn a_call_of_constants_is_made_once() {
     let list = call(&function("array_repeat"), vec![text(""), number(1_000)], 8192).unwrap();
     let calls = [
         ("array_replace", vec![list.clone(), text("a"), text("b")]),
+        ("array_append", vec![list.clone(), text("a")]),
         ("array_to_string", vec![list, text(",")]),
         ("replace", vec![text("a"), text("b"), text("c")]),
     ];

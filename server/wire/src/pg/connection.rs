@@ -351,7 +351,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(Failure::Closed(closed)) => Err(closed),
             Err(Failure::Sql(error)) => {
                 self.skip_to_sync = true;
-                self.session.abort();
+                self.session.fail_transaction();
                 self.report(error)?;
                 // The client may be waiting for exactly this before it sends its Sync.
                 self.wire.flush().await
