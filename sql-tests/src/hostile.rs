@@ -10,7 +10,9 @@
 
 mod bytes;
 mod grammar;
+mod shapes;
 mod turns;
+mod values;
 mod wide;
 
 use std::net::SocketAddr;

@@ -10,13 +10,15 @@
 //! | `similar_to(text, pattern, escape)` | `SIMILAR TO` |
 //! | `pg_substring(text, ..)` | `substring` by place, by regular expression, by pattern of SIMILAR TO |
 //!
-//! [`syntax`] translates the expressions, [`engine`] searches, `dissect` divides what was found among the groups, [`similar`] has the patterns of SIMILAR TO.
+//! [`syntax`] reads the expressions, `translate` writes them for Rust's engines, [`engine`] searches with the automata of `automaton`, `dissect` divides what was found among the groups, [`similar`] has the patterns of SIMILAR TO.
 
+mod automaton;
 mod dissect;
 pub mod engine;
 pub mod similar;
 pub mod spelling;
 pub mod syntax;
+mod translate;
 
 use std::rc::Rc;
 use std::sync::Arc;

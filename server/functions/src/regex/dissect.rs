@@ -6,17 +6,20 @@
 use std::collections::HashSet;
 
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use regex_automata::meta::Regex as Automaton;
 use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::{Class, HirKind};
 
-use super::engine::{Span, automaton};
-use super::syntax::{Node, Options, Prefers, leaf, preference, translated_part};
+use super::automaton::{Automaton, Memory};
+use super::engine::Span;
+use super::syntax::{Node, Options};
+use super::translate::{Prefers, leaf, preference, translated_part};
 
 /// Trials that a search may take.
 const STEPS_MAX: usize = 2_000_000;
 /// How deep trials may be nested.
 const DEPTH_MAX: usize = 1_000;
+/// Characters that a match may have.
+const CHARACTERS_MAX: usize = 8 << 20;
 
 /// A regular expression whose parts are looked at one by one.
 #[derive(Debug)]
@@ -64,9 +67,12 @@ enum Kind {
 }
 
 impl Tree {
-    pub(super) fn new(node: &Node, options: Options) -> SqlResult<Tree> {
+    /// # Errors
+    /// Its automata and sets of characters take more memory than an expression may (2201B).
+    pub(super) fn new(node: &Node, options: Options, memory: &Memory) -> SqlResult<Tree> {
         let mut builder = Builder {
             options,
+            memory,
             parts: 0,
             groups: 0,
         };
@@ -77,14 +83,16 @@ impl Tree {
     }
 }
 
-struct Builder {
+struct Builder<'a> {
     options: Options,
+    memory: &'a Memory,
     parts: usize,
     groups: usize,
 }
 
-impl Builder {
+impl Builder<'_> {
     fn part(&mut self, node: &Node) -> SqlResult<Part> {
+        self.memory.take(size_of::<Part>())?;
         self.parts += 1;
         let number = self.parts;
         let first_group = self.groups + 1;
@@ -103,10 +111,10 @@ impl Builder {
                 negative,
                 node,
             } => {
-                let inner = translated_part(node, self.options);
+                let inner = translated_part(node, self.options)?;
                 let pattern = if *behind { format!("(?:{inner})\\z") } else { inner };
                 let look = Kind::Look {
-                    automaton: automaton(&pattern, MatchKind::All)?,
+                    automaton: Automaton::new(&pattern, MatchKind::All, self.memory)?,
                     behind: *behind,
                     negative: *negative,
                 };
@@ -131,7 +139,11 @@ impl Builder {
                         greedy: true,
                         is_fixed: false,
                     };
-                    Some(automaton(&translated_part(&turns, self.options), MatchKind::All)?)
+                    Some(Automaton::new(
+                        &translated_part(&turns, self.options)?,
+                        MatchKind::All,
+                        self.memory,
+                    )?)
                 };
                 let fewest = *least as usize;
                 let times = most.map_or(usize::MAX, |most| most as usize);
@@ -188,7 +200,7 @@ impl Builder {
         let pattern = format!("{flags}{}", leaf(node, self.options));
         let hir = regex_syntax::parse(&pattern)
             .map_err(|error| SqlError::internal(format!("the class {pattern} is none: {error}")))?;
-        Ok(match hir.kind() {
+        let set: Vec<(char, char)> = match hir.kind() {
             HirKind::Class(Class::Unicode(class)) => {
                 class.iter().map(|range| (range.start(), range.end())).collect()
             }
@@ -201,7 +213,9 @@ impl Builder {
                 .map(|character| (character, character))
                 .collect(),
             _ => vec![],
-        })
+        };
+        self.memory.take(size_of_val(set.as_slice()))?;
+        Ok(set)
     }
 }
 
@@ -209,13 +223,23 @@ impl Builder {
 pub(super) struct Dissection<'a> {
     tree: &'a Tree,
     text: &'a str,
+    /// The byte at which the first character begins.
+    start: usize,
+    /// The characters from there on, as far as they were needed.
     characters: Vec<char>,
-    /// Where the characters begin, and where the last one ends.
+    /// The bytes at which they begin, and the one behind the last of them.
     offsets: Vec<usize>,
-    /// Parts (and for sequences the index in them) that do not take what is between two places.
-    failed: HashSet<(usize, usize, usize, usize)>,
+    /// What was tried in vain.
+    failed: HashSet<Trial>,
     steps: usize,
     depth: usize,
+}
+
+/// A part (for sequences and repetitions with the index in it), and the two places between which it is to take all.
+type Trial = [u32; 4];
+
+fn trial(part: usize, index: usize, from: usize, to: usize) -> Trial {
+    [part, index, from, to].map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn gave_up() -> SqlError {
@@ -227,14 +251,14 @@ fn gave_up() -> SqlError {
 }
 
 impl<'a> Dissection<'a> {
-    pub(super) fn of(tree: &'a Tree, text: &'a str) -> Self {
-        let mut offsets: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
-        offsets.push(text.len());
+    /// For matches that begin at a byte or behind it.
+    pub(super) fn of(tree: &'a Tree, text: &'a str, start: usize) -> Self {
         Dissection {
             tree,
             text,
-            characters: text.chars().collect(),
-            offsets,
+            start,
+            characters: vec![],
+            offsets: vec![start],
             failed: HashSet::new(),
             steps: 0,
             depth: 0,
@@ -242,7 +266,20 @@ impl<'a> Dissection<'a> {
     }
 
     /// What the whole and its groups take, if the whole takes exactly what is between two bytes.
+    ///
+    /// # Errors
+    /// It took too many steps, or the text between them is too long.
     pub(super) fn groups(&mut self, start: usize, end: usize, count: usize) -> SqlResult<Option<Vec<Span>>> {
+        let known = self.offsets.last().copied().unwrap_or(self.start);
+        if known < end {
+            for (at, character) in self.text[known..end].char_indices() {
+                if self.characters.len() == CHARACTERS_MAX {
+                    return Err(gave_up());
+                }
+                self.characters.push(character);
+                self.offsets.push(known + at + character.len_utf8());
+            }
+        }
         let place = |byte: usize| self.offsets.partition_point(|offset| *offset < byte);
         let (from, to) = (place(start), place(end));
         let mut groups = vec![None; count + 1];
@@ -263,7 +300,7 @@ impl<'a> Dissection<'a> {
         if self.steps > STEPS_MAX || self.depth > DEPTH_MAX {
             return Err(gave_up());
         }
-        let key = (part.number, 0, from, to);
+        let key = trial(part.number, 0, from, to);
         let fits = (part.refers || !self.failed.contains(&key)) && self.kind_takes(part, from, to, groups)?;
         if !fits && !part.refers {
             self.failed.insert(key);
@@ -283,12 +320,12 @@ impl<'a> Dissection<'a> {
             } => {
                 let at = self.offsets[from];
                 let is_there = if *behind {
-                    automaton.is_match(&self.text[..at])
+                    automaton.is_match(&Input::new(&self.text[..at]))
                 } else {
                     let input = Input::new(self.text)
                         .span(at..self.text.len())
                         .anchored(Anchored::Yes);
-                    automaton.is_match(input)
+                    automaton.is_match(&input)
                 };
                 is_there != *negative
             }
@@ -378,7 +415,7 @@ impl<'a> Dissection<'a> {
         if rest.is_empty() {
             return self.takes(first, from, to, groups);
         }
-        let key = (whole.number, index + 1, from, to);
+        let key = trial(whole.number, index + 1, from, to);
         if !whole.refers && self.failed.contains(&key) {
             return Ok(false);
         }
@@ -461,7 +498,7 @@ impl<'a> Dissection<'a> {
         if from == to {
             return self.takes(inner, from, to, groups);
         }
-        let key = (number, done.min(least) + 1, from, to);
+        let key = trial(number, done.min(least) + 1, from, to);
         let is_known = !inner.refers && most == usize::MAX;
         if is_known && self.failed.contains(&key) {
             return Ok(false);
@@ -501,8 +538,8 @@ impl<'a> Dissection<'a> {
 
     /// Whether an assertion holds at a place.
     fn holds(&self, text: &str, at: usize) -> bool {
-        let before = at.checked_sub(1).map(|before| self.characters[before]);
-        let next = self.characters.get(at).copied();
+        let (before, next) = self.text.split_at(self.offsets[at]);
+        let (before, next) = (before.chars().next_back(), next.chars().next());
         let is_word = |character: Option<char>| {
             character.is_some_and(|character| character.is_alphanumeric() || character == '_')
         };

@@ -6,24 +6,24 @@
 //! where the order of trials does not tell it, and so are look-around and references to groups, for which the automata
 //! only propose places.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use regex_automata::meta::Regex as Automaton;
+use millrace_postgres::error::SqlResult;
 use regex_automata::{Anchored, Input, MatchKind};
 
+use super::automaton::{Automaton, Memory};
 use super::dissect::{Dissection, Tree};
-use super::syntax::{Options, Prefers, Translated, preference, translate};
+use super::syntax::{Node, Options};
+use super::translate::{Prefers, Translated, preference, translate};
 
 /// Bytes of a place and the place after it; `None`: a group that took no part.
 pub type Span = Option<(usize, usize)>;
 
-/// Bytes that a compiled expression may take.
-const SIZE_LIMIT: usize = 16 << 20;
-/// Compiled expressions that a thread keeps.
+/// Compiled expressions that a thread keeps, those that were used last.
 const KEPT: usize = 64;
+/// Bytes that they may take together; the last one is kept whatever it takes.
+const KEPT_BYTES: usize = 8 << 20;
 
 /// A compiled regular expression.
 #[derive(Debug)]
@@ -32,57 +32,80 @@ pub struct Regex {
     prefers: Prefers,
     is_wider: bool,
     is_mixed: bool,
+    pattern: String,
+    node: Node,
+    options: Options,
+    memory: Memory,
     first: Automaton,
-    /// Finds the ends of all matches.
-    all: Automaton,
-    tree: Tree,
+    /// Finds the ends of all matches; made when they are asked for.
+    all: OnceCell<Automaton>,
+    /// Made when groups are to be looked for in it.
+    tree: OnceCell<Tree>,
 }
 
-fn too_complex(error: &dyn std::fmt::Display) -> SqlError {
-    SqlError::new(
-        SqlState::InvalidRegularExpression,
-        "invalid regular expression: regular expression is too complex",
-    )
-    .with_detail(error.to_string())
+struct Kept {
+    pattern: String,
+    options: Options,
+    regex: Rc<Regex>,
 }
 
-/// An automaton for a regular expression in Rust's syntax.
-///
-/// # Errors
-/// It would be too large.
-pub(super) fn automaton(pattern: &str, kind: MatchKind) -> SqlResult<Automaton> {
-    Automaton::builder()
-        .configure(
-            Automaton::config()
-                .match_kind(kind)
-                .nfa_size_limit(Some(SIZE_LIMIT)),
-        )
-        .build(pattern)
-        .map_err(|error| too_complex(&error))
+impl Kept {
+    fn bytes(&self) -> usize {
+        self.regex.memory.taken() + self.regex.pattern.len() + self.pattern.len()
+    }
 }
 
 thread_local! {
-    static COMPILED: RefCell<HashMap<(String, Options), Rc<Regex>>> = RefCell::default();
+    /// The one that was used last comes first.
+    static COMPILED: RefCell<Vec<Kept>> = RefCell::default();
+}
+
+/// What a cell holds, made if there is nothing yet.
+fn made<T>(cell: &OnceCell<T>, make: impl FnOnce() -> SqlResult<T>) -> SqlResult<&T> {
+    if let Some(value) = cell.get() {
+        return Ok(value);
+    }
+    let value = make()?;
+    Ok(cell.get_or_init(|| value))
 }
 
 impl Regex {
     /// The compiled form of an expression; a thread keeps the last ones.
     ///
     /// # Errors
-    /// The text is no regular expression (2201B), or a thing that is not supported.
+    /// The text is no regular expression or too complex (2201B), or a thing that is not supported.
     pub fn of(pattern: &str, options: Options) -> SqlResult<Rc<Regex>> {
-        let key = (pattern.to_string(), options);
-        if let Some(known) = COMPILED.with_borrow(|kept| kept.get(&key).cloned()) {
-            return Ok(known);
-        }
-        let regex = Rc::new(Regex::new(pattern, options)?);
         COMPILED.with_borrow_mut(|kept| {
-            if kept.len() >= KEPT {
-                kept.clear();
+            let known = kept
+                .iter()
+                .position(|kept| kept.options == options && kept.pattern == pattern);
+            match known {
+                Some(0) => {}
+                Some(place) => kept[..=place].rotate_right(1),
+                None => {
+                    let regex = Rc::new(Regex::new(pattern, options)?);
+                    let pattern = pattern.to_string();
+                    kept.insert(
+                        0,
+                        Kept {
+                            pattern,
+                            options,
+                            regex,
+                        },
+                    );
+                }
             }
-            kept.insert(key, Rc::clone(&regex));
-        });
-        Ok(regex)
+            if known != Some(0) {
+                let mut bytes = 0_usize;
+                let room = kept.iter().take(KEPT).take_while(|kept| {
+                    bytes = bytes.saturating_add(kept.bytes());
+                    bytes <= KEPT_BYTES
+                });
+                let room = room.count().max(1);
+                kept.truncate(room);
+            }
+            Ok(Rc::clone(&kept[0].regex))
+        })
     }
 
     fn new(pattern: &str, options: Options) -> SqlResult<Regex> {
@@ -94,15 +117,31 @@ impl Regex {
             is_wider,
             is_mixed,
         } = translate(pattern, options)?;
+        let memory = Memory::default();
+        let first = Automaton::new(&pattern, MatchKind::LeftmostFirst, &memory)?;
         Ok(Regex {
             groups,
             prefers: preference(&node),
             is_wider,
-            is_mixed,
-            first: automaton(&pattern, MatchKind::LeftmostFirst)?,
-            all: automaton(&pattern, MatchKind::All)?,
-            tree: Tree::new(&node, options)?,
+            is_mixed: is_mixed || !first.has_room_for_groups(),
+            pattern,
+            node,
+            options,
+            memory,
+            first,
+            all: OnceCell::new(),
+            tree: OnceCell::new(),
         })
+    }
+
+    fn all(&self) -> SqlResult<&Automaton> {
+        made(&self.all, || {
+            Automaton::new(&self.pattern, MatchKind::All, &self.memory)
+        })
+    }
+
+    fn tree(&self) -> SqlResult<&Tree> {
+        made(&self.tree, || Tree::new(&self.node, self.options, &self.memory))
     }
 
     /// Whether there is a match anywhere.
@@ -111,7 +150,7 @@ impl Regex {
     /// The search took too many steps.
     pub fn is_match(&self, text: &str) -> SqlResult<bool> {
         Ok(match self.is_wider {
-            false => self.first.is_match(text),
+            false => self.first.is_match(&Input::new(text)),
             true => self.find(text, 0)?.is_some(),
         })
     }
@@ -124,10 +163,13 @@ impl Regex {
         if self.is_wider {
             return self.find_exactly(text, from);
         }
-        let mut captures = self.first.create_captures();
-        self.first
-            .search_captures(&Input::new(text).span(from..text.len()), &mut captures);
-        let Some(found) = captures.get_match() else {
+        let input = Input::new(text).span(from..text.len());
+        let captures = (self.groups > 0 && !self.is_mixed).then(|| self.first.captures(&input));
+        let found = match &captures {
+            Some(captures) => captures.get_match(),
+            None => self.first.find(&input),
+        };
+        let Some(found) = found else {
             return Ok(None);
         };
         let start = found.start();
@@ -135,65 +177,60 @@ impl Regex {
             Prefers::Longest if found.end() == text.len() => Some(found.end()),
             Prefers::Shortest if found.end() == start => Some(start),
             Prefers::Neither => Some(found.end()),
-            _ => self.end(text, start, self.prefers, None),
+            _ => self.end(text, start, None)?,
         };
         let end = end.unwrap_or(found.end());
         if self.groups == 0 {
             return Ok(Some(vec![Some((start, end))]));
         }
-        if end == found.end() && !self.is_mixed {
+        if let Some(captures) = captures
+            && end == found.end()
+        {
             let span = |group: Option<regex_automata::Span>| group.map(|span| (span.start, span.end));
             return Ok(Some(captures.iter().map(span).collect()));
         }
-        Dissection::of(&self.tree, text).groups(start, end, self.groups)
+        Dissection::of(self.tree()?, text, start).groups(start, end, self.groups)
     }
 
     /// Where a match ends that begins at a place: the longest or shortest, or the next after one that was tried.
-    fn end(&self, text: &str, start: usize, prefers: Prefers, tried: Option<usize>) -> Option<usize> {
-        let anchored = |end: usize| Input::new(text).span(start..end).anchored(Anchored::Yes);
-        match (prefers, tried) {
+    fn end(&self, text: &str, start: usize, tried: Option<usize>) -> SqlResult<Option<usize>> {
+        let all = self.all()?;
+        let last_before = |end: usize| {
+            let input = Input::new(text).span(start..end).anchored(Anchored::Yes);
+            all.search_half(&input).map(|found| found.offset())
+        };
+        Ok(match (self.prefers, tried) {
             (Prefers::Shortest, None) => {
-                let input = anchored(text.len()).earliest(true);
-                self.all.search_half(&input).map(|found| found.offset())
+                let input = Input::new(text).span(start..text.len()).anchored(Anchored::Yes);
+                all.search_half(&input.earliest(true)).map(|found| found.offset())
             }
             // All ends, and of them the least behind the one that was tried.
-            (Prefers::Shortest, Some(tried)) => {
-                let mut at = tried;
-                loop {
-                    at += text[at..].chars().next()?.len_utf8();
-                    let found = self.all.search_half(&anchored(at));
-                    if found.is_some_and(|found| found.offset() == at) {
-                        return Some(at);
-                    }
-                }
-            }
-            (_, None) => self
-                .all
-                .search_half(&anchored(text.len()))
-                .map(|found| found.offset()),
-            (_, Some(tried)) => {
-                let before = text[start..tried].char_indices().next_back()?.0;
-                self.all
-                    .search_half(&anchored(start + before))
-                    .map(|found| found.offset())
-            }
-        }
+            (Prefers::Shortest, Some(tried)) => text[tried..]
+                .char_indices()
+                .map(|(at, character)| tried + at + character.len_utf8())
+                .find(|end| last_before(*end) == Some(*end)),
+            (_, None) => last_before(text.len()),
+            (_, Some(tried)) => text[start..tried]
+                .char_indices()
+                .next_back()
+                .and_then(|(before, _)| last_before(start + before)),
+        })
     }
 
     /// As [`Self::find`], where the automata find too much.
     fn find_exactly(&self, text: &str, from: usize) -> SqlResult<Option<Vec<Span>>> {
-        let mut dissection = Dissection::of(&self.tree, text);
+        let mut dissection = Dissection::of(self.tree()?, text, from);
         let mut from = from;
         loop {
-            let Some(found) = self.first.find(Input::new(text).span(from..text.len())) else {
+            let Some(found) = self.first.find(&Input::new(text).span(from..text.len())) else {
                 return Ok(None);
             };
-            let mut end = self.end(text, found.start(), self.prefers, None);
+            let mut end = self.end(text, found.start(), None)?;
             while let Some(at) = end {
                 if let Some(groups) = dissection.groups(found.start(), at, self.groups)? {
                     return Ok(Some(groups));
                 }
-                end = self.end(text, found.start(), self.prefers, Some(at));
+                end = self.end(text, found.start(), Some(at))?;
             }
             match text[found.start()..].chars().next() {
                 Some(next) => from = found.start() + next.len_utf8(),
@@ -231,6 +268,8 @@ fn after(text: &str, found: &[Span]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use millrace_postgres::error::SqlState;
+
     use super::*;
 
     fn found(pattern: &str, text: &str) -> Option<Vec<Option<String>>> {
@@ -304,5 +343,52 @@ mod tests {
             .map(|found| found[0])
             .collect();
         assert_eq!(spans, [Some((0, 0)), Some((1, 3)), Some((3, 3)), Some((5, 5))]);
+    }
+
+    #[test]
+    fn what_would_take_too_much_memory_is_refused() {
+        // Each group takes the one before it twice.
+        let doubled: String = (1..40).map(|group| format!("(\\{group}\\{group})")).collect();
+        let doubled = format!("(a){doubled}");
+        for pattern in [
+            doubled,
+            r"\w".repeat(20_000),
+            "a|".repeat(500_000),
+            "a".repeat(2_000_000),
+            format!("{}a{}", "(".repeat(150), "{200})".repeat(150)),
+            "(?=[[:alpha:]]{50})a".repeat(2_000),
+            "([[:alpha:]]{9}|b)*".repeat(1_000),
+        ] {
+            let regex = Regex::of(&pattern, Options::default());
+            let found = regex.and_then(|regex| regex.find("xab", 0));
+            let start: String = pattern.chars().take(30).collect();
+            assert_eq!(found.expect_err(&start).code.code(), "2201B", "{start}");
+        }
+    }
+
+    #[test]
+    fn what_a_thread_keeps_is_bounded() {
+        let text = "on the way to the mill, 42 times ".repeat(100);
+        for turn in 0..300 {
+            let regex = Regex::of(&format!(r"(\w+) (\w{{3}}|{turn})+"), Options::default()).unwrap();
+            regex.find(&text, 0).unwrap();
+        }
+        let (count, bytes) =
+            COMPILED.with_borrow(|kept| (kept.len(), kept.iter().map(Kept::bytes).sum::<usize>()));
+        let last = COMPILED.with_borrow(|kept| kept[0].bytes());
+        assert!(count > 1 && count <= KEPT, "{count}");
+        assert!(bytes <= KEPT_BYTES + last, "{bytes}");
+    }
+
+    #[test]
+    fn many_groups_are_found_without_a_table_of_them() {
+        let pattern = r"(\w+),".repeat(200);
+        let regex = Regex::of(&pattern, Options::default()).unwrap();
+        assert!(regex.is_mixed);
+        let text = format!("-{}", "ab1,".repeat(200));
+        let found = regex.find(&text, 0).unwrap().unwrap();
+        assert_eq!(found.len(), 201);
+        assert_eq!((found[1], found[200]), (Some((1, 4)), Some((797, 800))));
+        assert!(regex.memory.taken() < 16 << 20);
     }
 }

@@ -1,6 +1,6 @@
-//! PostgreSQL's advanced regular expressions, read into a tree and written in the syntax of Rust's engines.
+//! PostgreSQL's advanced regular expressions, read into a tree.
 //!
-//! This is the one place that knows how the two differ: `.` and `[^x]` take a newline unless an option says otherwise,
+//! With `translate` this is the place that knows how they differ from those of Rust's engines: `.` and `[^x]` take a newline unless an option says otherwise,
 //! `\y`, `\m`, `\M`, `\Z` and `\A`, `\B` is a backslash, classes by name, bounds up to 255, options at the beginning.
 
 use std::fmt::Write;
@@ -45,7 +45,7 @@ impl Options {
     }
 
     /// Takes a letter; `false`: there is no such option.
-    fn set(&mut self, letter: char) -> SqlResult<bool> {
+    pub(super) fn set(&mut self, letter: char) -> SqlResult<bool> {
         match letter {
             'c' => self.ignore_case = false,
             'i' => self.ignore_case = true,
@@ -105,36 +105,7 @@ pub(super) enum Node {
     Alternation(Vec<Node>),
 }
 
-/// Which of the matches that begin at one place counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Prefers {
-    /// The longest.
-    Longest,
-    /// The shortest.
-    Shortest,
-    /// They are all of one length.
-    Neither,
-}
-
-/// A regular expression for Rust's engines.
-#[derive(Debug)]
-pub(super) struct Translated {
-    /// In Rust's syntax. If [`Self::is_wider`] it matches more than the expression does: what looks ahead or back is left
-    /// out, and a reference to a group is the group once more.
-    pub(super) pattern: String,
-    /// The expression itself.
-    pub(super) node: Node,
-    /// How its parts are to be read.
-    pub(super) options: Options,
-    /// Groups that are counted.
-    pub(super) groups: usize,
-    /// See [`Self::pattern`].
-    pub(super) is_wider: bool,
-    /// It has branches, or greedy parts beside others: what its groups take does not follow from the order of trials.
-    pub(super) is_mixed: bool,
-}
-
-fn invalid(what: &str) -> SqlError {
+pub(super) fn invalid(what: &str) -> SqlError {
     SqlError::new(
         SqlState::InvalidRegularExpression,
         format!("invalid regular expression: {what}"),
@@ -145,256 +116,16 @@ fn bad_escape() -> SqlError {
     invalid("invalid escape \\ sequence")
 }
 
-fn bad_operand() -> SqlError {
+pub(super) fn bad_operand() -> SqlError {
     invalid("quantifier operand invalid")
 }
 
-/// Translates a regular expression.
-///
-/// # Errors
-/// It is not one (2201B).
-pub(super) fn translate(pattern: &str, mut options: Options) -> SqlResult<Translated> {
-    let mut body = pattern;
-    if let Some(rest) = body.strip_prefix("***=") {
-        options.literal = true;
-        body = rest;
-    } else if let Some(rest) = body.strip_prefix("***:") {
-        body = rest;
-    } else if body.starts_with("***") {
-        return Err(bad_operand());
-    }
-    if !options.literal
-        && let Some(rest) = body.strip_prefix("(?")
-        && let Some((letters, rest)) = rest.split_once(')')
-        && !letters.is_empty()
-        && letters.bytes().all(|byte| byte.is_ascii_alphabetic())
-    {
-        for letter in letters.chars() {
-            if !options.set(letter)? {
-                return Err(invalid("invalid embedded option"));
-            }
-        }
-        body = rest;
-    }
-    let node = if options.literal {
-        Node::Concat(body.chars().map(Node::Character).collect())
-    } else {
-        let mut parser = Parser {
-            text: body.chars().collect(),
-            at: 0,
-            options,
-            groups: 0,
-            open: vec![],
-            depth: 0,
-            looks_around: false,
-        };
-        let node = parser.alternation(0)?;
-        if parser.at < parser.text.len() {
-            return Err(invalid("parentheses () not balanced"));
-        }
-        node
-    };
-    let mut writer = Writer {
-        out: String::new(),
-        options,
-        root: &node,
-        groups: 0,
-        is_wider: false,
-        greediness: (false, false),
-        has_branches: false,
-    };
-    if options.ignore_case {
-        writer.out.push_str("(?i)");
-    }
-    writer.write(&node, true);
-    Ok(Translated {
-        groups: writer.groups,
-        is_wider: writer.is_wider,
-        is_mixed: writer.has_branches || writer.greediness == (true, true),
-        pattern: writer.out,
-        node,
-        options,
-    })
-}
-
-/// Which length of its matches a part prefers.
-pub(super) fn preference(node: &Node) -> Prefers {
-    match node {
-        Node::Group { node, .. } => preference(node),
-        Node::Repeat {
-            node,
-            greedy,
-            is_fixed,
-            ..
-        } => match (is_fixed, greedy) {
-            (true, _) => preference(node),
-            (false, true) => Prefers::Longest,
-            (false, false) => Prefers::Shortest,
-        },
-        Node::Concat(parts) => parts
-            .iter()
-            .map(preference)
-            .find(|prefers| *prefers != Prefers::Neither)
-            .unwrap_or(Prefers::Neither),
-        Node::Alternation(_) => Prefers::Longest,
-        _ => Prefers::Neither,
-    }
-}
-
 /// Writes a character so that it stands for itself anywhere.
-fn write_character(character: char, out: &mut String) {
+pub(super) fn write_character(character: char, out: &mut String) {
     if character.is_ascii_alphanumeric() || (!character.is_ascii() && !character.is_whitespace()) {
         out.push(character);
     } else {
         let _ = write!(out, "\\x{{{:X}}}", u32::from(character));
-    }
-}
-
-/// A leaf of the tree, a set of characters, in Rust's syntax.
-pub(super) fn leaf(node: &Node, options: Options) -> String {
-    let mut out = String::new();
-    match node {
-        Node::Character(character) => write_character(*character, &mut out),
-        Node::Any if options.newline_stops => out.push_str("[^\\n]"),
-        Node::Any => out.push_str("(?s:.)"),
-        Node::Class { items, negated } => {
-            out.push_str(if *negated { "[^" } else { "[" });
-            out.push_str(items);
-            if *negated && options.newline_stops {
-                out.push_str("\\n");
-            }
-            out.push(']');
-        }
-        _ => {}
-    }
-    out
-}
-
-/// A part of an expression, without groups, in Rust's syntax.
-pub(super) fn translated_part(node: &Node, options: Options) -> String {
-    let mut writer = Writer {
-        out: String::new(),
-        options,
-        root: node,
-        groups: 0,
-        is_wider: false,
-        greediness: (false, false),
-        has_branches: false,
-    };
-    if options.ignore_case {
-        writer.out.push_str("(?i)");
-    }
-    writer.write(node, false);
-    writer.out
-}
-
-/// The group of a number.
-fn group(node: &Node, number: usize, seen: &mut usize) -> Option<Node> {
-    match node {
-        Node::Group {
-            captures,
-            node: inner,
-        } => {
-            *seen += usize::from(*captures);
-            if *captures && *seen == number {
-                return Some(inner.as_ref().clone());
-            }
-            group(inner, number, seen)
-        }
-        Node::Look { node, .. } | Node::Repeat { node, .. } => group(node, number, seen),
-        Node::Concat(parts) | Node::Alternation(parts) => {
-            parts.iter().find_map(|part| group(part, number, seen))
-        }
-        _ => None,
-    }
-}
-
-/// Writes a tree in Rust's syntax.
-struct Writer<'a> {
-    out: String,
-    options: Options,
-    root: &'a Node,
-    groups: usize,
-    is_wider: bool,
-    /// There are greedy quantifiers, others.
-    greediness: (bool, bool),
-    has_branches: bool,
-}
-
-impl Writer<'_> {
-    /// Writes a part, with its groups as groups or not.
-    fn write(&mut self, node: &Node, captures: bool) {
-        match node {
-            Node::Character(_) | Node::Any | Node::Class { .. } => {
-                self.out.push_str(&leaf(node, self.options));
-            }
-            Node::Assertion(text) => self.out.push_str(text),
-            Node::Group {
-                captures: counted,
-                node,
-            } => {
-                let counted = *counted && captures;
-                self.groups += usize::from(counted);
-                self.out.push_str(if counted { "(" } else { "(?:" });
-                self.write(node, captures);
-                self.out.push(')');
-            }
-            Node::Look { .. } => self.is_wider = true,
-            Node::BackReference(number) => {
-                self.is_wider = true;
-                if let Some(inner) = group(self.root, *number, &mut 0) {
-                    self.out.push_str("(?:");
-                    self.write(&inner, false);
-                    self.out.push(')');
-                }
-            }
-            Node::Repeat {
-                node,
-                least,
-                most,
-                greedy,
-                is_fixed,
-            } => {
-                self.out.push_str("(?:");
-                self.write(node, captures);
-                self.out.push(')');
-                let _ = match (least, most) {
-                    (0, None) => self.out.write_str("*"),
-                    (1, None) => self.out.write_str("+"),
-                    (0, Some(1)) => self.out.write_str("?"),
-                    (least, None) => write!(self.out, "{{{least},}}"),
-                    (least, Some(most)) if least == most => write!(self.out, "{{{least}}}"),
-                    (least, Some(most)) => write!(self.out, "{{{least},{most}}}"),
-                };
-                if *is_fixed {
-                    return;
-                }
-                if *greedy {
-                    self.greediness.0 = true;
-                } else {
-                    self.greediness.1 = true;
-                    if *most != Some(*least) {
-                        self.out.push('?');
-                    }
-                }
-            }
-            Node::Concat(parts) => {
-                for part in parts {
-                    self.write(part, captures);
-                }
-            }
-            Node::Alternation(branches) => {
-                self.has_branches = true;
-                self.out.push_str("(?:");
-                for (index, branch) in branches.iter().enumerate() {
-                    if index > 0 {
-                        self.out.push('|');
-                    }
-                    self.write(branch, captures);
-                }
-                self.out.push(')');
-            }
-        }
     }
 }
 
@@ -436,6 +167,30 @@ fn shorthand(letter: char) -> Option<(&'static str, bool)> {
 const DEPTH_MAX: usize = 200;
 /// The largest bound of a quantifier.
 const BOUND_MAX: u32 = 255;
+
+/// Reads an expression whose options are known.
+///
+/// # Errors
+/// It is not one (2201B).
+pub(super) fn read(text: &str, options: Options) -> SqlResult<Node> {
+    if options.literal {
+        return Ok(Node::Concat(text.chars().map(Node::Character).collect()));
+    }
+    let mut parser = Parser {
+        text: text.chars().collect(),
+        at: 0,
+        options,
+        groups: 0,
+        open: vec![],
+        depth: 0,
+        looks_around: false,
+    };
+    let node = parser.alternation(0)?;
+    if parser.at < parser.text.len() {
+        return Err(invalid("parentheses () not balanced"));
+    }
+    Ok(node)
+}
 
 struct Parser {
     text: Vec<char>,
@@ -849,55 +604,5 @@ impl Parser {
             return self.escaped_character();
         }
         Ok(character)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(pattern: &str) -> Translated {
-        translate(pattern, Options::default()).unwrap_or_else(|error| panic!("{pattern}: {error}"))
-    }
-
-    #[test]
-    fn what_means_something_else_is_written_otherwise() {
-        for (pattern, rust) in [
-            ("a.c", "a(?s:.)c"),
-            ("^a$", "\\Aa\\z"),
-            ("\\ma\\M", "\\b{start}a\\b{end}"),
-            ("a{,2}", "a\\x{7B}\\x{2C}2\\x{7D}"),
-            ("[]a]", "[\\x{5D}a]"),
-            ("\\B", "\\x{5C}"),
-            ("[^\\d]", "[^0-9]"),
-            ("a|", "(?:a|)"),
-        ] {
-            assert_eq!(run(pattern).pattern, rust, "{pattern}");
-        }
-        let lines = Options::read("n").unwrap();
-        assert_eq!(translate("^.$", lines).unwrap().pattern, "(?m:^)[^\\n](?m:$)");
-    }
-
-    #[test]
-    fn the_first_quantifier_decides_which_length_counts() {
-        let prefers = |pattern: &str| preference(&run(pattern).node);
-        assert_eq!(prefers("abc"), Prefers::Neither);
-        assert_eq!(prefers("a{3}"), Prefers::Neither);
-        assert_eq!(prefers("ab*?c+"), Prefers::Shortest);
-        assert_eq!(prefers("(ab+)c*?"), Prefers::Longest);
-        assert_eq!(prefers("a*?|b"), Prefers::Longest);
-        assert_eq!(prefers("(a*){1,1}?b"), Prefers::Shortest);
-    }
-
-    #[test]
-    fn what_is_no_regular_expression_is_refused() {
-        for pattern in [
-            "(", "a)", "[a", "*a", "a**", "a{1", "a{2,1}", "a{300}", "\\q", "a\\", "\\1", "[[:x:]]", "[z-a]",
-            "^*", "(?=a)*", "(\\1)",
-        ] {
-            let error = translate(pattern, Options::default()).unwrap_err();
-            assert_eq!(error.code.code(), "2201B", "{pattern}");
-        }
-        assert_eq!(Options::read("z").unwrap_err().code.code(), "22023");
     }
 }
