@@ -118,8 +118,8 @@ impl From<ParserError> for Failure {
 pub(crate) struct Place<'a> {
     /// The statement.
     pub(crate) source: &'a Source<'a>,
-    /// The tokens of the statement.
-    pub(crate) tokens: &'a [TokenWithSpan],
+    /// Makes the tokens of the statement.
+    pub(crate) tokens: &'a dyn Fn() -> Vec<TokenWithSpan>,
     /// The characters before the statement in the whole text.
     pub(crate) offset: usize,
     /// The place of the semicolon that ended the statement, in characters of the whole text.
@@ -208,7 +208,9 @@ impl Place<'_> {
 
     /// The span of the token at `location`.
     fn span_at(&self, location: Location) -> Span {
-        let token = self.tokens.iter().find(|token| token.span.start == location);
+        // Made again: while there is no error, nobody needs them and their memory.
+        let tokens = (self.tokens)();
+        let token = tokens.iter().find(|token| token.span.start == location);
         token.map_or(Span::new(location, location), |token| token.span)
     }
 }

@@ -44,6 +44,8 @@ pub struct Parsed {
     pub text: String,
     /// The character at which `text` starts in what was parsed, from 0.
     pub offset: usize,
+    /// How many tokens the text has. What the statement takes in memory grows with them.
+    pub tokens: usize,
 }
 
 impl Parsed {
@@ -56,17 +58,24 @@ impl Parsed {
     }
 }
 
+/// How many tokens a text has at most, white space and comments among them: what parsing it takes in memory grows with them. It takes
+/// no memory to find out.
+pub fn count_tokens(sql: &str) -> usize {
+    tokens::count(sql)
+}
+
 /// Parses all statements of `sql`. Empty ones are skipped.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>, ParseError> {
     let pieces = text::statements(sql, statement::parse_statement)?;
     let mut parsed = Vec::with_capacity(pieces.len());
     for (piece, statement) in pieces {
-        let (text, offset) = (piece.text.to_string(), piece.offset);
+        let (text, offset, tokens) = (piece.text.to_string(), piece.offset, piece.tokens);
         match created_table(&piece, &statement) {
             None => parsed.push(Parsed {
                 statement,
                 text,
                 offset,
+                tokens,
             }),
             Some(text) => {
                 let made = text::statements(&text, statement::parse_statement)?;
@@ -74,6 +83,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>, ParseError> {
                     statement,
                     text: text.clone(),
                     offset,
+                    tokens,
                 }));
             }
         }
@@ -105,9 +115,10 @@ fn created_table(piece: &tokens::Piece<'_>, statement: &Statement) -> Option<Str
     };
     // The text is cut: what has much in it is neither copied nor written anew.
     let source = Source::new(piece.text);
+    let tokens = tokens::tokenize(&source).ok()?;
     let mut depth = 0;
     let words = |token: &TokenWithSpan, word: &str| matches!(&token.token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word));
-    let begin = piece.tokens.iter().find(|token| {
+    let begin = tokens.iter().find(|token| {
         match token.token {
             Token::LParen => depth += 1,
             Token::RParen => depth -= 1,

@@ -24,6 +24,8 @@ pub const MAX_RELATIONS: usize = 500;
 pub const MAX_SUBQUERIES: usize = 12;
 /// How deep rows may be nested: the text of one doubles the quotes of one within it.
 pub const MAX_ROWS: usize = 12;
+/// How much deeper a tree becomes by EXCEPT ALL or INTERSECT ALL: a query in FROM, of a query.
+const COUNTED_SET_DEPTH: usize = 10;
 /// Entries in the parentheses of CREATE TABLE: more columns than a table can have, and as many constraints.
 const MAX_DEFINITIONS: usize = 3_200;
 
@@ -258,7 +260,11 @@ pub(crate) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
                     frame.begin(List::With);
                 }
                 Keyword::TABLE if is_outermost && !frame.has_query => is_definition = true,
-                Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => frame.set_operations += 1,
+                Keyword::UNION => frame.set_operations += 1,
+                Keyword::EXCEPT | Keyword::INTERSECT => {
+                    let counts = is_word(behind(&tokens[at + 1..]).next(), Keyword::ALL);
+                    frame.set_operations += if counts { COUNTED_SET_DEPTH } else { 1 };
+                }
                 keyword if is_operator_word(keyword) => frame.chain += 1,
                 _ => {}
             },
@@ -280,12 +286,15 @@ fn is_space(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
 }
 
+/// The tokens that are no white space.
+fn behind(tokens: &[TokenWithSpan]) -> impl Iterator<Item = &Token> {
+    let tokens = tokens.iter().filter(|token| !is_space(token));
+    tokens.map(|token| &token.token)
+}
+
 /// Whether queries are named behind a WITH, which stands before options and in types, too.
-fn begins_queries(behind: &[TokenWithSpan]) -> bool {
-    let mut behind = behind
-        .iter()
-        .filter(|token| !is_space(token))
-        .map(|token| &token.token);
+fn begins_queries(tokens: &[TokenWithSpan]) -> bool {
+    let mut behind = behind(tokens);
     let (next, after) = (behind.next(), behind.next());
     is_word(next, Keyword::RECURSIVE)
         || matches!(next, Some(Token::Word(_)))
@@ -381,6 +390,14 @@ mod tests {
         for n in [2_000, 100_000] {
             assert!(refused(&format!("SELECT 1{}", " + 1".repeat(n))));
             assert!(refused(&format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(n))));
+            assert!(refused(&format!(
+                "SELECT 1{}",
+                " EXCEPT ALL SELECT 1".repeat(n / 10)
+            )));
+            assert!(refused(&format!(
+                "TABLE a{}",
+                " INTERSECT ALL TABLE a".repeat(n / 10)
+            )));
             assert!(refused(&format!("SELECT {}1", "- ".repeat(n))));
             assert!(refused(&format!("SELECT {}true", "NOT ".repeat(n))));
             assert!(refused(&format!("SELECT {}1{}", "(".repeat(n), ")".repeat(n))));
@@ -400,6 +417,8 @@ mod tests {
         let worst = [
             format!("SELECT 1{}", " + 1".repeat(MAX_OPERATORS - 1)),
             format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(MAX_OPERATORS - 1)),
+            format!("SELECT 1{}", " EXCEPT SELECT 1".repeat(MAX_OPERATORS - 1)),
+            format!("SELECT 1{}", " EXCEPT ALL SELECT 1".repeat(MAX_OPERATORS / 10)),
             format!("SELECT {}1{}", "(".repeat(40), ")".repeat(40)),
             format!("SELECT {}1{}", "(1 + ".repeat(40), ")".repeat(40)),
             format!("SELECT {}1{}", "coalesce(".repeat(40), ")".repeat(40)),

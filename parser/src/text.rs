@@ -20,23 +20,24 @@ pub(crate) fn statements<'a, T>(
     let source = Source::new(sql);
     let pieces = tokens::split(&source)?;
     let total = source.chars();
-    let parsed = pieces.into_iter().map(|piece| -> Result<_, ParseError> {
-        let source = Source::new(piece.text);
-        let place = Place {
-            source: &source,
-            tokens: &piece.tokens,
-            offset: piece.offset,
-            semicolon: piece.semicolon,
-            total,
-        };
-        let parsed = || -> Parse<T> {
-            limits::check_tokens(&piece.tokens)?;
-            let tokens = normalise::normalise(piece.tokens.clone())?;
-            parse(&source, tokens)
-        };
-        let parsed = parsed().map_err(|failure| place.explain(failure))?;
-        Ok((piece, parsed))
-    });
+    let parsed = pieces
+        .into_iter()
+        .map(|(piece, tokens)| -> Result<_, ParseError> {
+            let source = Source::new(piece.text);
+            let place = Place {
+                source: &source,
+                tokens: &|| tokens::tokenize(&source).unwrap_or_default(),
+                offset: piece.offset,
+                semicolon: piece.semicolon,
+                total,
+            };
+            let parsed = || -> Parse<T> {
+                limits::check_tokens(&tokens)?;
+                parse(&source, normalise::normalise(tokens)?)
+            };
+            let parsed = parsed().map_err(|failure| place.explain(failure))?;
+            Ok((piece, parsed))
+        });
     parsed.collect()
 }
 
@@ -47,14 +48,14 @@ pub(crate) fn expression(sql: &str) -> Result<Expr, ParseError> {
     let tokens = tokens::tokenize(&source)?;
     let place = Place {
         source: &source,
-        tokens: &tokens,
+        tokens: &|| tokens::tokenize(&source).unwrap_or_default(),
         offset: 0,
         semicolon: None,
         total: source.chars(),
     };
     let parse = || -> Parse<Expr> {
         limits::check_tokens(&tokens)?;
-        let mut reader = Reader::new(&source, tokens.clone());
+        let mut reader = Reader::new(&source, tokens);
         let expr = reader.expr()?;
         reader.end()?;
         Ok(expr)

@@ -17,8 +17,8 @@ pub const ALL_MEMBERS: &str = "*";
 pub(crate) struct Piece<'a> {
     /// Its text, from its first token to its last.
     pub(crate) text: &'a str,
-    /// Its tokens; their spans count from the start of `text`.
-    pub(crate) tokens: Vec<TokenWithSpan>,
+    /// How many tokens it has.
+    pub(crate) tokens: usize,
     /// The characters before it.
     pub(crate) offset: usize,
     /// Where the semicolon after it is, in characters.
@@ -28,12 +28,60 @@ pub(crate) struct Piece<'a> {
 /// The tokens of a text without white space.
 pub(crate) fn tokenize(source: &Source<'_>) -> Result<Vec<TokenWithSpan>, ParseError> {
     let dialect: &dyn Dialect = &DIALECT;
-    let mut tokens = Tokenizer::new(dialect, source.text)
-        .tokenize_with_location()
+    let mut tokens = Vec::with_capacity(count(source.text));
+    Tokenizer::new(dialect, source.text)
+        .tokenize_with_location_into_buf(&mut tokens)
         .map_err(|error| explain_tokenizer_error(source, &error))?;
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+    tokens.shrink_to_fit();
     name_all_members(&mut tokens);
     Ok(tokens)
+}
+
+/// How many tokens a text has at most, white space and comments among them, without making any.
+///
+/// A text that is none of SQL may have more or fewer.
+pub(crate) fn count(sql: &str) -> usize {
+    let bytes = sql.as_bytes();
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
+    let from = |at: usize, end: &str| {
+        sql.get(at..)
+            .and_then(|rest| rest.find(end))
+            .map_or(bytes.len(), |found| at + found + end.len())
+    };
+    let (mut at, mut count) = (0, 0);
+    while let Some(byte) = bytes.get(at) {
+        count += 1;
+        at = match byte {
+            b'\'' => {
+                let has_escapes = matches!(
+                    at.checked_sub(1).and_then(|before| bytes.get(before)),
+                    Some(b'e' | b'E')
+                );
+                let mut end = at + 1;
+                while let Some(byte) = bytes.get(end)
+                    && *byte != b'\''
+                {
+                    end += if *byte == b'\\' && has_escapes { 2 } else { 1 };
+                }
+                end + 1
+            }
+            b'"' => from(at + 1, "\""),
+            b'-' if bytes.get(at + 1) == Some(&b'-') => from(at, "\n"),
+            b'/' if bytes.get(at + 1) == Some(&b'*') => from(at + 2, "*/"),
+            b'$' if matches!(bytes.get(at + 1), Some(b'$' | b'a'..=b'z' | b'A'..=b'Z' | b'_')) => {
+                let tag = from(at + 1, "$");
+                sql.get(at..tag)
+                    .map_or(bytes.len(), |tag_text| from(tag, tag_text))
+            }
+            byte if is_word(*byte) => {
+                let word = bytes[at..].iter().take_while(|byte| is_word(**byte));
+                at + word.count()
+            }
+            _ => at + 1,
+        };
+    }
+    count
 }
 
 /// `(value).*`, which sqlparser does not read after what is no name, is the member [`ALL_MEMBERS`] of the value.
@@ -46,19 +94,28 @@ fn name_all_members(tokens: &mut [TokenWithSpan]) {
     }
 }
 
-/// The statements of a text. Semicolons in strings, comments and dollar quotes are inside a token and do not split.
-pub(crate) fn split<'a>(source: &Source<'a>) -> Result<Vec<Piece<'a>>, ParseError> {
+/// The statements of a text, each with its tokens, whose spans count from the start of the statement's text. Semicolons in strings,
+/// comments and dollar quotes are inside a token and do not split.
+pub(crate) fn split<'a>(source: &Source<'a>) -> Result<Vec<(Piece<'a>, Vec<TokenWithSpan>)>, ParseError> {
+    let mut tokens = tokenize(source)?;
+    let semicolons: Vec<usize> = tokens
+        .iter()
+        .enumerate()
+        .filter(|(_, token)| token.token == Token::SemiColon)
+        .map(|(at, _)| at)
+        .collect();
+    // From the end, so that the tokens of the first and perhaps only statement stay where they are.
     let mut pieces = Vec::new();
-    let mut tokens = Vec::new();
-    for token in tokenize(source)? {
-        if token.token == Token::SemiColon {
-            let semicolon = source.char_offset(token.span.start);
-            pieces.extend(piece(source, std::mem::take(&mut tokens), semicolon));
-        } else {
-            tokens.push(token);
-        }
+    let mut after = None;
+    for semicolon in semicolons.into_iter().rev() {
+        let behind = tokens.split_off(semicolon + 1);
+        pieces.extend(piece(source, behind, after));
+        after = tokens
+            .pop()
+            .and_then(|semicolon| source.char_offset(semicolon.span.start));
     }
-    pieces.extend(piece(source, tokens, None));
+    pieces.extend(piece(source, tokens, after));
+    pieces.reverse();
     Ok(pieces)
 }
 
@@ -66,7 +123,7 @@ fn piece<'a>(
     source: &Source<'a>,
     mut tokens: Vec<TokenWithSpan>,
     semicolon: Option<usize>,
-) -> Option<Piece<'a>> {
+) -> Option<(Piece<'a>, Vec<TokenWithSpan>)> {
     let start = tokens.first()?.span.start;
     let end = tokens.last()?.span.end;
     let text = source.slice(start, end);
@@ -74,12 +131,13 @@ fn piece<'a>(
     for token in &mut tokens {
         token.span = Span::new(relative(token.span.start, start), relative(token.span.end, start));
     }
-    Some(Piece {
+    let piece = Piece {
         text,
-        tokens,
+        tokens: tokens.len(),
         offset,
         semicolon,
-    })
+    };
+    Some((piece, tokens))
 }
 
 /// `location`, counted from `start`.
@@ -126,11 +184,33 @@ mod tests {
     fn statements_are_split_outside_of_quotes() {
         let sql = " select ';' -- ;\n ; /* ; */ ;\n\n  select $x$ ; $x$,\n E'\\';'\n;";
         let pieces = split(&Source::new(sql)).expect("it is split");
-        let texts: Vec<&str> = pieces.iter().map(|piece| piece.text).collect();
+        let texts: Vec<&str> = pieces.iter().map(|(piece, _)| piece.text).collect();
         assert_eq!(texts, ["select ';'", "select $x$ ; $x$,\n E'\\';'"]);
-        assert_eq!(pieces[0].offset, 1);
-        assert_eq!(pieces[0].semicolon, Some(18));
-        let last = pieces[1].tokens.last().expect("there are tokens");
-        assert_eq!(Source::new(pieces[1].text).span(last.span), "E'\\';'");
+        assert_eq!(pieces[0].0.offset, 1);
+        assert_eq!(pieces[0].0.semicolon, Some(18));
+        let last = pieces[1].1.last().expect("there are tokens");
+        assert_eq!(Source::new(pieces[1].0.text).span(last.span), "E'\\';'");
+    }
+
+    #[test]
+    fn tokens_are_counted_without_making_them() {
+        for sql in [
+            "",
+            "SELECT 1, 'a b  c', \"d e\" FROM t -- and a comment\n WHERE a_1 >= 2.5e3",
+            "SELECT E'it\\'s', 'a''b', $$ SELECT 1; $$, $t$ a $ b $t$ /* x y */ || ä",
+            "INSERT INTO t VALUES (1,2),(3,4)",
+            "SELECT a::int[], b->>'c', $1",
+        ] {
+            let made = Tokenizer::new(&DIALECT as &dyn Dialect, sql)
+                .tokenize()
+                .unwrap()
+                .len();
+            let counted = count(sql);
+            assert!(
+                counted >= made && counted <= made + made / 2,
+                "{sql}: {counted}, {made}"
+            );
+        }
+        assert_eq!(count("'").max(count("$a$ b")).max(count("/* c")), 1);
     }
 }

@@ -34,14 +34,17 @@ impl Session {
     /// Parses SQL text into its statements; an empty one is left out.
     ///
     /// # Errors
-    /// The text is not SQL, or parsing it was cancelled.
+    /// The text is not SQL, there is no memory for what becomes of it, or parsing it was cancelled.
     pub async fn parse(self: &Arc<Self>, sql: &str) -> SqlResult<Vec<Parsed>> {
         if sql.len() <= PARSED_AT_ONCE_BYTES_MAX {
             return millrace_parser::parse(sql).map_err(from_internal::parse);
         }
-        let sql = sql.to_owned();
+        let (session, sql) = (Arc::clone(self), sql.to_owned());
         let running = self.begin_statement();
-        let parse = async move { millrace_parser::parse(&sql).map_err(from_internal::parse) };
+        let parse = async move {
+            let _charge = session.keep_parsing(&sql)?;
+            millrace_parser::parse(&sql).map_err(from_internal::parse)
+        };
         self.run_statement(&running, self.planning_class(), parse).await
     }
 
@@ -82,6 +85,7 @@ impl Session {
         };
         self.check_not_failed(&parsed.statement)?;
         let charge = self.keep(bytes_of(&parsed.text))?;
+        let _planning = self.keep_planning(&parsed)?;
         let (param_types, columns) =
             parameters::describe(self, &parsed, types).map_err(|error| position::locate(error, &parsed))?;
         Ok(Arc::new(Prepared {
@@ -135,14 +139,15 @@ impl Session {
     /// # Errors
     /// The text is not SQL; nothing was executed.
     pub async fn run(self: &Arc<Self>, sql: &str) -> SqlResult<SimpleQuery> {
-        let statements = match self.parse(sql).await {
-            Ok(statements) => statements,
+        let parsed = self.parse(sql).await;
+        let parsed = parsed.and_then(|statements| Ok((self.keep_trees(&statements)?, statements)));
+        match parsed {
+            Ok((charge, statements)) => Ok(SimpleQuery::new(Arc::clone(self), statements, charge)),
             Err(error) => {
                 self.fail_transaction();
-                return Err(error);
+                Err(error)
             }
-        };
-        Ok(SimpleQuery::new(Arc::clone(self), statements))
+        }
     }
 
     /// Begins to follow what a SUBSCRIBE names, for a wire that has a form of its own for changes. The second is its right to run.
@@ -261,6 +266,7 @@ impl Session {
         running: Running,
     ) -> SqlResult<Outcome> {
         *self.activity.lock() = Some(Activity::begun(parsed.statement.shown(&parsed.text)));
+        let _planning = self.keep_planning(parsed)?;
         let mut statement = parsed.statement.clone();
         parameters::substitute(&mut statement, &self.types_now(param_types), params)?;
         statement::execute(self, statement, parsed, running).await

@@ -87,6 +87,7 @@ mod sink_tests;
 #[cfg(test)]
 mod size_tests;
 mod statement;
+mod statement_memory;
 mod status;
 #[cfg(test)]
 mod subscribe_tests;

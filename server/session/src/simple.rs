@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_parser::Parsed;
 use millrace_postgres::error::SqlResult;
+use millrace_resource::memory::Charge;
 
 use crate::outcome::Outcome;
 use crate::session::Session;
@@ -19,10 +20,12 @@ pub struct SimpleQuery {
     /// Whether anything was answered: a query of nothing answers with nothing, once.
     answered: bool,
     done: bool,
+    /// For the statements.
+    _charge: Charge,
 }
 
 impl SimpleQuery {
-    pub fn new(session: Arc<Session>, statements: Vec<Parsed>) -> Self {
+    pub fn new(session: Arc<Session>, statements: Vec<Parsed>, charge: Charge) -> Self {
         let several = statements.len() > 1;
         SimpleQuery {
             session,
@@ -30,6 +33,7 @@ impl SimpleQuery {
             several,
             answered: false,
             done: false,
+            _charge: charge,
         }
     }
 

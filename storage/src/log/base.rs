@@ -50,7 +50,7 @@ pub(super) const PENDING_MAX: usize = 1 << 20;
 /// Rounds at most: a log that would need more is left as it is.
 const ROUNDS_MAX: u128 = 64;
 /// How many more bytes than twice those of its base a log may have, of changes that may go.
-const SPARE_BYTES: u64 = 1 << 20;
+const SPARE_BYTES: u64 = 64 << 10;
 /// The second half of a hash.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 

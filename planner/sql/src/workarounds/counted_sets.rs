@@ -66,18 +66,14 @@ fn set_operation(body: &mut SetExpr) -> Result<(), ParserError> {
     if *set_quantifier != SetQuantifier::All {
         return Ok(());
     }
-    let operand = |side: &SetExpr| -> Result<FunctionArg, ParserError> {
-        let query = match side {
-            SetExpr::Query(query) => query.as_ref().clone(),
-            other => {
-                let mut query = parse("SELECT 1")?;
-                *query.body = other.clone();
-                query
-            }
+    let operand = |side: &mut SetExpr| -> Result<FunctionArg, ParserError> {
+        let mut query = parse("SELECT 1")?;
+        std::mem::swap(query.body.as_mut(), side);
+        let query = match *query.body {
+            SetExpr::Query(query) => query,
+            _ => Box::new(query),
         };
-        Ok(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(
-            Box::new(query),
-        ))))
+        Ok(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query))))
     };
     let arguments = vec![operand(left)?, operand(right)?];
     let mut query = parse("SELECT * FROM t")?;

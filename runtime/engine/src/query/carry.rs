@@ -6,6 +6,9 @@
 //! A view is 16 bytes and refers to its text, so that the join copies none; what goes on is made of its pairs when it is asked for.
 //! What a join compares stays as it is, and so do lists and structs: of those, room for as many copies of the largest as a step may
 //! make is taken before the join sees it, and the query is refused if there is none.
+//!
+//! A join collects the batches of its left side. Those without columns take nothing by DataFusion's account, so that nothing ends a
+//! join of joins that collects more and more of them; they become one batch, which is what the join makes of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,19 +49,24 @@ pub fn carried(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
         return Ok(None);
     };
     let mut inputs: Vec<Arc<dyn ExecutionPlan>> = vec![];
-    let (mut is_wide, mut copies) = (false, false);
+    let (mut is_changed, mut copies) = (false, false);
     for (side, input) in node.children().into_iter().enumerate() {
+        if side == 0 && input.schema().fields().is_empty() {
+            is_changed = true;
+            inputs.push(Wrapped::around(input, Counted));
+            continue;
+        }
         let carrying = Carrying::of(&input.schema(), &uses, side);
         copies |= carrying.copies;
         inputs.push(match carrying.changes(&input.schema()) {
             true => {
-                is_wide = true;
+                is_changed = true;
                 carrying.over(input)
             }
             false => Arc::clone(input),
         });
     }
-    if !is_wide {
+    if !is_changed {
         return Ok(None);
     }
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
@@ -190,6 +198,29 @@ impl Wrap for IntoJoin {
             converted(&batch, &as_schema)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, carried)))
+    }
+}
+
+/// Below a join: of rows without columns there is only their number.
+struct Counted;
+
+impl Wrap for Counted {
+    fn wrap(
+        &self,
+        rows: SendableRecordBatchStream,
+        schema: SchemaRef,
+        _: &TaskContext,
+    ) -> Result<SendableRecordBatchStream> {
+        let as_schema = Arc::clone(&schema);
+        let counted = async move {
+            let sum =
+                |sum: usize, batch: RecordBatch| async move { Ok(sum.saturating_add(batch.num_rows())) };
+            let count = rows.try_fold(0, sum).await?;
+            let options = RecordBatchOptions::new().with_row_count(Some(count));
+            Ok(RecordBatch::try_new_with_options(as_schema, vec![], &options)?)
+        };
+        let counted = futures::stream::once(counted);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
     }
 }
 

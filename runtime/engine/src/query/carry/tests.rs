@@ -138,3 +138,30 @@ fn parts_of_large_buffers_are_made_compact() {
         texts.as_string::<i32>().values().len()
     );
 }
+
+#[tokio::test]
+async fn rows_without_columns_are_counted_where_a_join_collects_them() {
+    let context = context(usize::MAX);
+    let sql = "SELECT count(*) FROM narrow a CROSS JOIN narrow b CROSS JOIN narrow c WHERE a.i < 10";
+    let batches = run(&context, sql).await.unwrap();
+    assert_eq!(
+        batches[0].column(0).as_primitive::<Int64Type>().values(),
+        &[10 * ROWS * ROWS]
+    );
+    let empty = "SELECT count(*) FROM narrow a CROSS JOIN narrow b CROSS JOIN narrow c WHERE a.i < 0";
+    let batches = run(&context, empty).await.unwrap();
+    assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().values(), &[0]);
+
+    // What a join collects is one batch.
+    let rows = context
+        .sql("SELECT FROM narrow a CROSS JOIN narrow b")
+        .await
+        .unwrap();
+    let rows = rows.create_physical_plan().await.unwrap();
+    assert!(rows.schema().fields().is_empty());
+    let counted = collect(Wrapped::around(&rows, Counted), context.task_ctx())
+        .await
+        .unwrap();
+    let sizes: Vec<usize> = counted.iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(sizes, [(ROWS * ROWS) as usize]);
+}
