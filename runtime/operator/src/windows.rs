@@ -7,11 +7,12 @@ use std::sync::Arc;
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::Schema;
 use datafusion::error::Result;
-use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::{ColumnarValue, WindowFrame, WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::window::{
     PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, WindowExpr,
 };
+use datafusion::scalar::ScalarValue;
 use millrace_state::width::{differs_in_size, largest};
 use millrace_storage::column_bytes;
 
@@ -22,6 +23,9 @@ const COPIES: usize = 2;
 const PICKING: [&str; 5] = ["min", "max", "first_value", "last_value", "nth_value"];
 /// Functions that have each value that they read for one row.
 const SHIFTING: [&str; 2] = ["lag", "lead"];
+
+/// Rows behind a row for which its value may wait without being one of many that are made at once.
+const BEHIND_MAX: usize = 8_192;
 
 /// How the values that a function makes follow from those that it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +45,9 @@ pub struct WideFunction {
     pub column: usize,
     makes: Makes,
     arguments: Vec<Arc<dyn PhysicalExpr>>,
+    /// Rows of a frame at most, and of these the ones behind the row whose value it is.
+    frame: usize,
+    behind: usize,
 }
 
 /// Bytes of values that a function reads.
@@ -56,12 +63,22 @@ impl WideFunction {
         let before = schema.fields().len() - functions.len();
         let wide = (before..).zip(functions);
         wide.filter(|(column, _)| differs_in_size(schema.field(*column).data_type()))
-            .map(|(column, function)| WideFunction {
-                column,
-                makes: makes(function.as_ref()),
-                arguments: function.expressions(),
+            .map(|(column, function)| {
+                let (frame, behind) = frame_rows(function.get_window_frame());
+                WideFunction {
+                    column,
+                    makes: makes(function.as_ref()),
+                    arguments: function.expressions(),
+                    frame,
+                    behind,
+                }
             })
             .collect()
+    }
+
+    /// Whether values wait for so many rows behind theirs that many of them are made at once.
+    pub fn waits(&self) -> bool {
+        self.behind > BEHIND_MAX
     }
 
     /// The values that it reads: a constant as such, whatever the rows.
@@ -78,7 +95,10 @@ impl WideFunction {
         let made = match self.makes {
             Makes::Each => read.all,
             Makes::Any => read.widest.saturating_mul(rows),
-            Makes::All => read.all.saturating_mul(rows),
+            Makes::All => {
+                let in_frame = read.all.min(read.widest.saturating_mul(self.frame));
+                in_frame.saturating_mul(rows)
+            }
         };
         made.saturating_mul(COPIES).saturating_add(read.all)
     }
@@ -119,6 +139,29 @@ impl Sizes {
     pub fn add(&mut self, more: Sizes) {
         self.widest = self.widest.max(more.widest);
         self.all = self.all.saturating_add(more.all);
+    }
+}
+
+/// The most rows of a frame, and those of them behind the current one; [`usize::MAX`] where values say it.
+fn frame_rows(frame: &WindowFrame) -> (usize, usize) {
+    let bound = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::CurrentRow => (0, 0),
+        WindowFrameBound::Preceding(ScalarValue::UInt64(Some(rows))) => {
+            (usize::try_from(*rows).unwrap_or(usize::MAX), 0)
+        }
+        WindowFrameBound::Following(ScalarValue::UInt64(Some(rows))) => {
+            (0, usize::try_from(*rows).unwrap_or(usize::MAX))
+        }
+        WindowFrameBound::Preceding(_) => (usize::MAX, 0),
+        WindowFrameBound::Following(_) => (0, usize::MAX),
+    };
+    let (start, end) = (bound(&frame.start_bound), bound(&frame.end_bound));
+    let are_rows = matches!(frame.units, WindowFrameUnits::Rows);
+    match (are_rows, end.1) {
+        (true, behind) => (start.0.saturating_add(behind).saturating_add(1), behind),
+        // Rows that are equal to the current one are in its frame, and come with it.
+        (false, 0) => (usize::MAX, 0),
+        (false, _) => (usize::MAX, usize::MAX),
     }
 }
 

@@ -75,6 +75,7 @@ pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
         return Ok(None);
     };
     let functions = WideFunction::of(windows, &schema);
+    let needs_all = needs_all || functions.iter().any(WideFunction::waits);
     let made = match windows.is_empty() {
         true => made,
         false => functions.iter().map(|function| function.column).collect(),

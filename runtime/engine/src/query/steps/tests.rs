@@ -119,6 +119,12 @@ async fn windows_that_need_all_rows_take_room_for_what_they_make() {
             "ORDER BY k ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
             false,
         ),
+        // The rows of such frames are waited for as well.
+        (
+            "ORDER BY k ROWS BETWEEN 9000 PRECEDING AND 9223372036854775807 FOLLOWING",
+            false,
+        ),
+        ("ORDER BY k RANGE BETWEEN 5 PRECEDING AND 9000 FOLLOWING", false),
     ] {
         for function in ["first_value(s)", "max(s)", "array_agg(k)", "count(s)"] {
             let sql = format!("SELECT k, {function} OVER ({frame}) AS wide FROM t");
