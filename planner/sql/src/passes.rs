@@ -11,8 +11,8 @@ use crate::binding::Binding;
 use crate::postgres::{names, set_returning};
 use crate::streaming::{time_join, windows};
 use crate::workarounds::{
-    aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, subquery,
-    unread_clauses, values_subquery, with_recursive,
+    aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, recursive_numbers,
+    subquery, unread_clauses, values_subquery, with_recursive,
 };
 use crate::{balance, complexity, sql_function};
 
@@ -95,6 +95,12 @@ pub const PASSES: &[Pass] = &[
         what: "makes a relation of EXCEPT ALL and INTERSECT ALL, which counts copies",
         why_here: "behind the passes over FROM: its relation looks like a function, and is none of theirs",
         step: Step::Text(|statement, _| counted_sets::as_relations(statement)),
+    },
+    Pass {
+        name: "recursive numbers",
+        what: "makes a relation of each term of a recursive query, which gives numerics one type",
+        why_here: "as counted sets, which may be within the terms",
+        step: Step::Text(|statement, _| recursive_numbers::as_relations(statement)),
     },
     Pass {
         name: "names",

@@ -1,5 +1,5 @@
 //! How the binder plans the relations that DataFusion plans wrongly or not at all: UNNEST, and those that stand for set operations
-//! that count copies.
+//! that count copies and for the terms of recursive queries.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::TableFactor;
 
 use crate::postgres::unnest::unnest;
 use crate::workarounds::counted_sets::relation;
+use crate::workarounds::recursive_numbers;
 
 /// See the module.
 #[derive(Debug)]
@@ -34,6 +35,11 @@ impl RelationPlanner for RelationForms {
                 name, args, alias, ..
             } if relation::is_multiset(&name) => {
                 PlannedRelation::new(relation::plan(&name, args, context)?, alias)
+            }
+            TableFactor::Function {
+                name, args, alias, ..
+            } if recursive_numbers::is_term(&name) => {
+                PlannedRelation::new(recursive_numbers::plan(args, context)?, alias)
             }
             other => return Ok(RelationPlanning::Original(Box::new(other))),
         };

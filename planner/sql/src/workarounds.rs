@@ -8,6 +8,7 @@ pub mod case_type;
 pub(crate) mod counted_sets;
 pub(crate) mod named_windows;
 pub mod nested_cast;
+pub(crate) mod recursive_numbers;
 pub mod subquery;
 pub(crate) mod unread_clauses;
 pub(crate) mod values_subquery;

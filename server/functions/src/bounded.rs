@@ -63,7 +63,7 @@ pub const VALUE_BYTES_MAX: u64 = 256 << 20;
 /// The most that it makes for the rows of one batch together, in bytes.
 pub const BATCH_BYTES_MAX: u64 = 1 << 30;
 /// Calls that take more ask for memory first.
-const ASKED_BYTES: u64 = 16 << 20;
+const ASKED_BYTES: u64 = 1 << 20;
 /// How often what a call makes is in memory soon: in its result, while that grows, and in what rows and batches are made of it.
 const COPIES: usize = 4;
 

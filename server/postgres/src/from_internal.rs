@@ -244,12 +244,31 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
         DataFusionError::IoError(error) => SqlError::new(io_state(&error), error.to_string()),
         DataFusionError::ObjectStore(error) => SqlError::new(SqlState::IoError, error.to_string()),
         DataFusionError::ParquetError(error) => SqlError::new(SqlState::DataCorrupted, error.to_string()),
-        DataFusionError::Internal(message) => SqlError::internal(plain(&message)),
+        DataFusionError::Internal(message) => internal(&message),
         DataFusionError::ExecutionJoin(error) => {
             SqlError::internal(format!("a task of the query ended: {error}"))
         }
         DataFusionError::Substrait(message) | DataFusionError::Ffi(message) => SqlError::internal(message),
     }
+}
+
+/// What DataFusion takes for a fault of its own. Some are the statement's, or another error's.
+fn internal(message: &str) -> SqlError {
+    if message.contains("array_resize: failed to convert size") {
+        return SqlError::new(
+            SqlState::InvalidParameterValue,
+            "array size of array_resize must not be negative",
+        );
+    }
+    // A nested loop join that has run out of memory reads its left side again, and of a recursive query that is gone.
+    if message.contains("Unexpected empty work table") {
+        return SqlError::new(
+            SqlState::OutOfMemory,
+            "out of memory: a join within a recursive query exceeded memory_limit",
+        )
+        .with_hint(MEMORY_HINT);
+    }
+    SqlError::internal(plain(message))
 }
 
 /// An error of DataFusion, in the words of the user's world.

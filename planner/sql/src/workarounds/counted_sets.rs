@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::ParserError;
 use millrace_parser::walk::Walk;
 
-use crate::template::parse;
+use crate::template::{bare, nothing, parse};
 
 /// The relation that stands for EXCEPT ALL of its two arguments.
 pub(crate) const EXCEPT_ALL: &str = "EXCEPT ALL";
@@ -66,16 +66,23 @@ fn set_operation(body: &mut SetExpr) -> Result<(), ParserError> {
     if *set_quantifier != SetQuantifier::All {
         return Ok(());
     }
-    let operand = |side: &mut SetExpr| -> Result<FunctionArg, ParserError> {
-        let mut query = parse("SELECT 1")?;
-        std::mem::swap(query.body.as_mut(), side);
-        let query = match *query.body {
+    let sides = [left, right];
+    *body = of_queries(
+        name,
+        sides.map(|side| std::mem::replace(side.as_mut(), nothing())),
+    )?;
+    Ok(())
+}
+
+/// `SELECT * FROM "name"((query), ..)`.
+pub(crate) fn of_queries<const N: usize>(name: &str, queries: [SetExpr; N]) -> Result<SetExpr, ParserError> {
+    let argument = |query: SetExpr| {
+        let query = match query {
             SetExpr::Query(query) => query,
-            _ => Box::new(query),
+            other => Box::new(bare(other)),
         };
-        Ok(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query))))
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query)))
     };
-    let arguments = vec![operand(left)?, operand(right)?];
     let mut query = parse("SELECT * FROM t")?;
     if let SetExpr::Select(select) = query.body.as_mut()
         && let Some(from) = select.from.first_mut()
@@ -83,11 +90,10 @@ fn set_operation(body: &mut SetExpr) -> Result<(), ParserError> {
         from.relation = TableFactor::Function {
             lateral: false,
             name: ObjectName::from(vec![Ident::with_quote('"', name)]),
-            args: arguments,
+            args: queries.map(argument).into(),
             with_ordinality: false,
             alias: None,
         };
     }
-    *body = *query.body;
-    Ok(())
+    Ok(*query.body)
 }

@@ -23,6 +23,7 @@ use crate::postgres::set_returning::is_series;
 use crate::postgres::unnest;
 use crate::template::call;
 use crate::workarounds::counted_sets::relation::is_multiset;
+use crate::workarounds::recursive_numbers::is_term;
 
 /// Which side's column the merged one is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -316,13 +317,13 @@ impl Resolver<'_> {
                     is_value,
                 }
             }
-            // A set operation that counts copies: its columns are those of the first query.
+            // A set operation that counts copies, or a term of a recursive query: its columns are those of the first query.
             TableFactor::Function {
                 name,
                 args,
                 alias: None,
                 ..
-            } if is_multiset(name) => {
+            } if is_multiset(name) || is_term(name) => {
                 let mut columns = None;
                 for (position, argument) in args.iter_mut().enumerate() {
                     if let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query))) = argument {

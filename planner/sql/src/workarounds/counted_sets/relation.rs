@@ -50,7 +50,14 @@ fn multiset_operation(name: &ast::ObjectName) -> Option<Multiset> {
     }
 }
 
-fn operands(args: Vec<FunctionArg>, context: &mut dyn RelationPlannerContext) -> Result<[LogicalPlan; 2]> {
+/// The plans of a relation's queries.
+///
+/// # Errors
+/// There are more or fewer of them, or one cannot be planned.
+pub(crate) fn operands<const N: usize>(
+    args: Vec<FunctionArg>,
+    context: &mut dyn RelationPlannerContext,
+) -> Result<[LogicalPlan; N]> {
     let plans = args
         .into_iter()
         .map(|argument| match argument {
@@ -67,7 +74,7 @@ fn operands(args: Vec<FunctionArg>, context: &mut dyn RelationPlannerContext) ->
         .collect::<Result<Vec<_>>>()?;
     plans
         .try_into()
-        .map_err(|_| DataFusionError::Plan("a set operation has two operands".into()))
+        .map_err(|_| DataFusionError::Plan(format!("the relation stands for {N} queries")))
 }
 
 fn multiset(left: LogicalPlan, right: LogicalPlan, operation: Multiset) -> Result<LogicalPlan> {
