@@ -8,7 +8,6 @@ mod path;
 pub mod value;
 mod written;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -254,15 +253,11 @@ static FUNCTIONS: &[Definition] = &[
     }),
     strict(PATH_ITEMS, (2, 4), Output::Texts, |cells| {
         let query = Query::of(cells, false)?;
-        let items = query.all()?;
-        Ok(Out::Texts(
-            items.iter().map(|item| Some(item.written())).collect(),
-        ))
+        Ok(Out::Texts(query.texts()?.into_iter().map(Some).collect()))
     }),
     strict("jsonb_path_query_array", (2, 4), Output::Jsonb, |cells| {
         let query = Query::of(cells, false)?;
-        let items = query.all()?.into_iter().map(Cow::into_owned);
-        Ok(Out::Text(Node::Array(items.collect()).written()))
+        Ok(Out::Text(format!("[{}]", query.texts()?.join(", "))))
     }),
     strict("jsonb_path_query_first", (2, 4), Output::Jsonb, |cells| {
         let query = Query::of(cells, false)?;

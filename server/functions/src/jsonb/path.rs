@@ -17,6 +17,9 @@ use self::evaluation::{Evaluation, Failure, Found, Item, Place};
 use super::cell::{Cell, read, refused, text};
 use crate::bounded::work::Work;
 
+/// Bytes of the texts that a path leads to; a value within another one is in both.
+const TEXTS_BYTES_MAX: usize = 64 << 20;
+
 /// The result of a query.
 struct Answer<'n> {
     items: Vec<Item<'n>>,
@@ -98,6 +101,29 @@ impl<'n> Query<'n> {
             Some(error) if !self.is_silent => Err(error),
             _ => Ok(answer.items),
         }
+    }
+
+    /// The texts of all that the path leads to.
+    ///
+    /// # Errors
+    /// As [`Query::all`]; they are too long.
+    pub fn texts(&self) -> SqlResult<Vec<String>> {
+        let mut bytes = 0;
+        let written = self.all()?.into_iter().map(|item| {
+            let text = item.written();
+            bytes += text.len();
+            match bytes > TEXTS_BYTES_MAX {
+                true => Err(SqlError::new(
+                    SqlState::ProgramLimitExceeded,
+                    format!(
+                        "what a jsonpath finds is too large: the limit is {} MB",
+                        TEXTS_BYTES_MAX >> 20
+                    ),
+                )),
+                false => Ok(text),
+            }
+        });
+        written.collect()
     }
 
     /// Whether the path leads to something; `None`: it failed silently.
@@ -197,5 +223,28 @@ mod tests {
         ] {
             assert_eq!(all(document, path).unwrap_err().code, code, "{path}");
         }
+    }
+
+    #[test]
+    fn a_path_that_finds_the_same_in_many_ways_is_refused() {
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(400), "}".repeat(400));
+        let long = format!("[{}1]", "1,".repeat(1_100_000));
+        for (document, path) in [
+            (&deep, "$.**.**.**.**.**"),
+            (&deep, "$.** ? (exists (@.**.**.** ? (@ == 2)))"),
+            (&long, "$[*]"),
+        ] {
+            let error = all(document, path).unwrap_err();
+            assert_eq!(error.code, SqlState::ProgramLimitExceeded, "{path}");
+        }
+        let wide = format!("[\"{}\"]", "x".repeat(8 << 20));
+        let cells = [
+            Cell::Text(&wide),
+            Cell::Text("$.**.**.**.**.**.**.**.**.**.**.**"),
+        ];
+        let query = Query::of(&cells, false).unwrap();
+        assert!(query.all().is_ok());
+        let code = query.texts().err().map(|error| error.code);
+        assert_eq!(code, Some(SqlState::ProgramLimitExceeded));
     }
 }

@@ -33,6 +33,9 @@ fn soft<T>(code: SqlState, message: impl Into<String>) -> Eval<T> {
     Err(Failure::Soft(SqlError::new(code, message)))
 }
 
+/// Values that a path, or a part of one, may find.
+const ITEMS_MAX: usize = 1_000_000;
+
 /// What was found.
 pub(super) struct Found<'n> {
     pub items: Vec<Item<'n>>,
@@ -46,6 +49,21 @@ impl<'n> Found<'n> {
             items: vec![],
             only_first: false,
         }
+    }
+
+    /// Takes one more.
+    ///
+    /// # Errors
+    /// There are too many: `.**` of `.**` finds each value in as many ways as there are.
+    fn push(&mut self, item: Item<'n>) -> Eval<()> {
+        if self.items.len() == ITEMS_MAX {
+            return Err(Failure::Hard(SqlError::new(
+                SqlState::ProgramLimitExceeded,
+                format!("a jsonpath finds more than {ITEMS_MAX} values"),
+            )));
+        }
+        self.items.push(item);
+        Ok(())
     }
 
     fn is_enough(&self) -> bool {
@@ -162,8 +180,7 @@ impl<'n> Evaluation<'n> {
                 None => plain("null"),
             },
         };
-        found.items.push(item);
-        Ok(())
+        found.push(item)
     }
 
     fn variable(&self, name: &str) -> Eval<Item<'n>> {
@@ -187,10 +204,10 @@ impl<'n> Evaluation<'n> {
                     ),
                 );
             };
-            found.items.push(match sign {
+            found.push(match sign {
                 Sign::Plus => item,
                 Sign::Minus => plain(number::written(&-number::read(text)?)),
-            });
+            })?;
             if found.is_enough() {
                 break;
             }
@@ -227,8 +244,7 @@ impl<'n> Evaluation<'n> {
     ) -> Eval<()> {
         self.work.steps(1)?;
         let Some((step, rest)) = steps.split_first() else {
-            found.items.push(item);
-            return Ok(());
+            return found.push(item);
         };
         let is_lax = !self.is_strict;
         match step {
