@@ -376,7 +376,7 @@ fn refill(
 #[test]
 fn random_schedules_run_every_task_once_and_commit_in_order() {
     let first = variable("MILLRACE_SEED", 1);
-    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 16);
+    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 8);
     let (mut epochs, mut flows, mut paused) = (0, 0, 0);
     for seed in first..first + seeds {
         println!("seed {seed}");
@@ -395,7 +395,7 @@ fn random_schedules_run_every_task_once_and_commit_in_order() {
 #[test]
 fn nothing_is_lost_or_done_twice_whoever_is_killed_when() {
     let first = variable("MILLRACE_SEED", 1);
-    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 100);
+    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 50);
     let (mut epochs, mut recoveries, mut again, mut checkpoints) = (0, 0, 0, 0);
     for seed in first..first + seeds {
         println!("seed {seed}");
@@ -415,7 +415,7 @@ fn nothing_is_lost_or_done_twice_whoever_is_killed_when() {
 #[test]
 fn nothing_is_lost_or_done_twice_whatever_cannot_be_sent() {
     let first = variable("MILLRACE_SEED", 1);
-    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 100);
+    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 50);
     let (mut epochs, mut recoveries, mut again, mut evicted) = (0, 0, 0, 0);
     for seed in first..first + seeds {
         println!("seed {seed}");
@@ -437,7 +437,7 @@ fn nothing_is_lost_or_done_twice_whatever_cannot_be_sent() {
 #[test]
 fn nothing_is_lost_or_done_twice_whatever_is_slow() {
     let first = variable("MILLRACE_SEED", 1);
-    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 12);
+    let seeds = variable("MILLRACE_SCHEDULE_SEEDS", 6);
     let (mut epochs, mut copies, mut won, mut again) = (0, 0, 0, 0);
     for seed in first..first + seeds {
         for faults in [Faults::None, Faults::Kills, Faults::Network] {

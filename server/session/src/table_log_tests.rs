@@ -10,7 +10,7 @@ const ROWS: usize = 1_000;
 /// UPDATEs of one row: `MILLRACE_UPDATES=10000000` for more.
 fn updates() -> usize {
     let given = std::env::var("MILLRACE_UPDATES").ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(6_000)
+    given.and_then(|text| text.parse().ok()).unwrap_or(4_500)
 }
 
 fn bytes_below(path: &Path) -> u64 {

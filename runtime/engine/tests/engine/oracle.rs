@@ -413,7 +413,7 @@ fn assert_same(shown: &[RecordBatch], expected: &[RecordBatch], what: &str) {
 
 /// The first seed, and how many are tried from it on.
 fn seeds() -> std::ops::Range<u64> {
-    some_seeds(6)
+    some_seeds(4)
 }
 
 /// The same where one takes long: fewer, if nobody says how many.
