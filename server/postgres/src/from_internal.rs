@@ -236,6 +236,7 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
             DataFusionError::Plan(message) => planning(message),
             DataFusionError::Execution(message) => execution(message),
             DataFusionError::NotImplemented(message) => not_implemented(message),
+            DataFusionError::Internal(message) => internal(message),
             DataFusionError::ResourcesExhausted(message) => {
                 SqlError::new(SqlState::OutOfMemory, plain(message)).with_hint(MEMORY_HINT)
             }
