@@ -27,7 +27,7 @@ pub mod walk;
 pub use error::{ParseError, ParseErrorKind};
 pub use identifier::{fold, name_parts, quote_identifier, quote_literal};
 pub use limits::{MAX_NESTING, MAX_OPERATORS, MAX_SQL_BYTES};
-pub use tokens::ALL_MEMBERS;
+pub use tokens::{ALL_MEMBERS, TextSize};
 
 use ast::Statement;
 use sqlparser::ast::{Expr, SetExpr};
@@ -44,8 +44,6 @@ pub struct Parsed {
     pub text: String,
     /// The character at which `text` starts in what was parsed, from 0.
     pub offset: usize,
-    /// How many tokens the text has. What the statement takes in memory grows with them.
-    pub tokens: usize,
 }
 
 impl Parsed {
@@ -58,24 +56,17 @@ impl Parsed {
     }
 }
 
-/// How many tokens a text has at most, white space and comments among them: what parsing it takes in memory grows with them. It takes
-/// no memory to find out.
-pub fn count_tokens(sql: &str) -> usize {
-    tokens::count(sql)
-}
-
 /// Parses all statements of `sql`. Empty ones are skipped.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>, ParseError> {
     let pieces = text::statements(sql, statement::parse_statement)?;
     let mut parsed = Vec::with_capacity(pieces.len());
     for (piece, statement) in pieces {
-        let (text, offset, tokens) = (piece.text.to_string(), piece.offset, piece.tokens);
+        let (text, offset) = (piece.text.to_string(), piece.offset);
         match created_table(&piece, &statement) {
             None => parsed.push(Parsed {
                 statement,
                 text,
                 offset,
-                tokens,
             }),
             Some(text) => {
                 let made = text::statements(&text, statement::parse_statement)?;
@@ -83,7 +74,6 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>, ParseError> {
                     statement,
                     text: text.clone(),
                     offset,
-                    tokens,
                 }));
             }
         }

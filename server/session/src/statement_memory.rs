@@ -1,35 +1,43 @@
-//! What statements take in memory before they run, charged by their number of tokens.
+//! What statements take in memory before they run, charged by the size of their text.
 //!
 //! A text of some megabytes becomes gigabytes of tokens, syntax trees and plans, which nobody else accounts for. Figures are measured:
-//! lists of constants in VALUES, IN, ARRAY and CASE, the worst of them.
+//! lists of constants in VALUES, IN, ARRAY and CASE, the worst of them, and texts of very many short statements.
 
 use datafusion::sql::sqlparser::ast::{self, SetExpr};
-use millrace_parser::Parsed;
 use millrace_parser::ast::Statement;
+use millrace_parser::{Parsed, TextSize};
 use millrace_postgres::error::SqlResult;
 use millrace_resource::memory::Charge;
 
 use crate::session::Session;
 
-/// Statements of so few tokens are not charged for: there has to be room for them.
-const SMALL_TOKENS: usize = 1_000;
-/// Bytes for a token while a text is parsed: the token, what is made of it, and its place in the tree.
+/// Statements of so few bytes are planned without being charged for: there has to be room for them.
+const SMALL_BYTES: usize = 1_000;
+/// Bytes for a token while a text is parsed: the token, and its place in the tree.
 const PARSED_BYTES: usize = 400;
-/// Bytes for a token in a syntax tree, and for a statement besides.
+/// Bytes for a token in a syntax tree.
 const TREE_BYTES: usize = 200;
-const STATEMENT_BYTES: usize = 2 << 10;
+/// Bytes for a statement or a query in a syntax tree, besides those of its tokens.
+const QUERY_BYTES: usize = 8 << 10;
 /// Bytes for a token while its statement is planned: copies of the tree, expressions, and their copies.
 const PLANNED_BYTES: usize = 6 << 10;
 /// The same for rows of constants in INSERT, which are not planned.
 const ROWS_BYTES: usize = 400;
+
+/// Bytes of the syntax trees of a text, with so many for each token.
+fn tree_bytes(sql: &str, token_bytes: usize) -> usize {
+    let size = TextSize::of(sql);
+    let tokens = size.tokens.saturating_mul(token_bytes);
+    tokens.saturating_add(size.queries.saturating_mul(QUERY_BYTES))
+}
 
 impl Session {
     /// What it takes to parse a text, until that is done.
     ///
     /// # Errors
     /// There is not so much memory.
-    pub(crate) fn keep_parsing(&self, sql: &str) -> SqlResult<Option<Charge>> {
-        self.keep_tokens(millrace_parser::count_tokens(sql), PARSED_BYTES)
+    pub(crate) fn keep_parsing(&self, sql: &str) -> SqlResult<Charge> {
+        self.keep(tree_bytes(sql, PARSED_BYTES))
     }
 
     /// The syntax trees of statements that wait for their turn.
@@ -37,7 +45,7 @@ impl Session {
     /// # Errors
     /// There is not so much memory.
     pub(crate) fn keep_trees(&self, statements: &[Parsed]) -> SqlResult<Charge> {
-        let bytes = |parsed: &Parsed| STATEMENT_BYTES + parsed.tokens * TREE_BYTES + parsed.text.len();
+        let bytes = |parsed: &Parsed| tree_bytes(&parsed.text, TREE_BYTES) + parsed.text.len();
         self.keep(statements.iter().map(bytes).sum())
     }
 
@@ -46,19 +54,15 @@ impl Session {
     /// # Errors
     /// There is not so much memory.
     pub(crate) fn keep_planning(&self, parsed: &Parsed) -> SqlResult<Option<Charge>> {
-        let bytes = if is_rows(&parsed.statement) {
-            ROWS_BYTES
-        } else {
-            PLANNED_BYTES
-        };
-        self.keep_tokens(parsed.tokens, bytes)
-    }
-
-    fn keep_tokens(&self, tokens: usize, bytes: usize) -> SqlResult<Option<Charge>> {
-        if tokens <= SMALL_TOKENS {
+        if parsed.text.len() <= SMALL_BYTES {
             return Ok(None);
         }
-        self.keep(tokens.saturating_mul(bytes)).map(Some)
+        let token_bytes = match is_rows(&parsed.statement) {
+            true => ROWS_BYTES,
+            false => PLANNED_BYTES,
+        };
+        let tokens = TextSize::of(&parsed.text).tokens;
+        self.keep(tokens.saturating_mul(token_bytes)).map(Some)
     }
 }
 

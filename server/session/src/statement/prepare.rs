@@ -52,12 +52,10 @@ pub fn prepare(
         })
         .collect::<SqlResult<Vec<_>>>()?;
     let text = statement.to_string();
-    let tokens = millrace_parser::count_tokens(&text);
     let parsed = Parsed {
         statement: Statement::Sql(Box::new(statement)),
         text,
         offset: 0,
-        tokens,
     };
     let mut prepared = session.make_prepared(Some(parsed), &given)?;
     if let Some(prepared) = Arc::get_mut(&mut prepared) {
