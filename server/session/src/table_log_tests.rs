@@ -10,7 +10,7 @@ const ROWS: usize = 1_000;
 /// UPDATEs of one row: `MILLRACE_UPDATES=10000000` for more.
 fn updates() -> usize {
     let given = std::env::var("MILLRACE_UPDATES").ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(4_500)
+    given.and_then(|text| text.parse().ok()).unwrap_or(6_000)
 }
 
 fn bytes_below(path: &Path) -> u64 {
@@ -69,7 +69,8 @@ async fn many_updates_leave_what_their_rows_take() {
     }
     maintained(&f, &mut now).await;
     let grown = log_bytes(&f);
-    assert!(grown <= 2 * fresh + (128 << 10), "{fresh} bytes became {grown}");
+    // A thousand changes more than there are rows stay: each is a block of its own here, of some 300 bytes.
+    assert!(grown <= 2 * fresh + (512 << 10), "{fresh} bytes became {grown}");
     let answer = format!("{ROWS}|{updates}|row 999");
     let (of_table, of_view) = ("SELECT count(*), sum(v), max(w) FROM t", "SELECT n, v, w FROM mv");
     assert_eq!(f.ok(of_table).await, std::slice::from_ref(&answer));
