@@ -26,6 +26,8 @@ const HEADER_BYTES: usize = 8;
 const FRAME_BYTES: usize = 8;
 /// A file that is larger is followed by another.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The same where a checkpoint is taken, which lets the files before it go.
+const MARKED_BYTES_MAX: u64 = 64 << 10;
 /// No record is longer: a pipeline does not have so many sources.
 const RECORD_BYTES_MAX: usize = 1 << 24;
 
@@ -124,9 +126,21 @@ impl EpochLog {
         Ok(())
     }
 
-    /// The file in which the next epoch will be, or one before it.
+    /// The file in which the last epochs are.
     pub fn current(&self) -> u64 {
         self.open.lock().number
+    }
+
+    /// The file from which on the epochs are that are appended from now on.
+    ///
+    /// # Errors
+    /// The operating system refuses another file.
+    pub fn mark(&self) -> Result<u64, StorageError> {
+        let mut open = self.open.lock();
+        if open.bytes > MARKED_BYTES_MAX {
+            *open = create(&self.directory, open.number + 1)?;
+        }
+        Ok(open.number)
     }
 
     /// The epochs of the files from this one on, in order. In each file what follows a torn record is left out.

@@ -192,6 +192,46 @@ fn marks_are_what_they_were() {
 }
 
 #[test]
+fn what_a_mark_lets_go_is_all_that_came_before_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = |now: i64| EpochRecord {
+        now,
+        ends: vec![(1, now as u64)],
+    };
+    let log = EpochLog::open(dir.path(), 0).unwrap();
+    let bytes = || -> u64 {
+        let entries = fs::read_dir(dir.path()).unwrap();
+        entries
+            .map(|entry| entry.unwrap().metadata().unwrap().len())
+            .sum()
+    };
+    let mut marked = vec![];
+    for now in 0..10_000 {
+        if now % 1_000 == 0 {
+            let mark = log.mark().unwrap();
+            marked.push((mark, now));
+            log.remove_before(mark).unwrap();
+            assert!(bytes() <= 100_000, "{} bytes at {now}", bytes());
+            assert!(log.read(mark).unwrap().len() <= 3_000);
+        }
+        log.append(&record(now)).unwrap();
+        if now % 100 != 99 {
+            continue;
+        }
+        let (mark, since) = *marked.last().unwrap();
+        let read = log.read(mark).unwrap();
+        let behind: Vec<i64> = read
+            .iter()
+            .map(|record| record.now)
+            .filter(|at| *at >= since)
+            .collect();
+        assert_eq!(behind.len() as i64, now + 1 - since);
+    }
+    let marks: Vec<u64> = marked.iter().map(|(mark, _)| *mark).collect();
+    assert!(marks.is_sorted() && marks[9] >= marks[0] + 3, "{marks:?}");
+}
+
+#[test]
 fn epochs_are_read_up_to_what_is_torn_and_go_on_in_another_file() {
     let dir = tempfile::tempdir().unwrap();
     let record = |now: i64| EpochRecord {

@@ -39,7 +39,7 @@ const REMEMBERED: usize = 256;
 /// When a pipeline that was asked for a checkpoint and had none is asked again.
 const RETRY: Duration = Duration::from_secs(1);
 /// A pipeline at rest is written again when the epoch log has so many files since: so that they can go.
-const EPOCH_FILES_MAX: u64 = 8;
+const EPOCH_FILES_MAX: u64 = 32;
 
 /// How a checkpoint came out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -201,6 +201,14 @@ impl Durable {
         if committed.epoch != epoch {
             return;
         }
+        // No epoch is written down meanwhile: both are decisions, one after the other.
+        let epochs_from = match self.files.epochs().mark() {
+            Ok(from) => from,
+            Err(error) => {
+                tracing::warn!(%error, "a checkpoint is put off");
+                return;
+            }
+        };
         let views: Vec<ImagesOfView> = (views.iter())
             .filter_map(|view| images(engine, *view, epoch))
             .collect();
@@ -211,7 +219,7 @@ impl Durable {
             tables: tables(engine, &committed),
             committed,
             _pin: pin,
-            epochs_from: self.files.epochs().current(),
+            epochs_from,
             waited: asked.elapsed(),
             at: Instant::now(),
         };
