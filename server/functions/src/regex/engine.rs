@@ -9,7 +9,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use millrace_postgres::error::SqlResult;
+use millrace_postgres::error::{SqlError, SqlResult};
 use regex_automata::{Anchored, Input, MatchKind};
 
 use super::automaton::{Automaton, Memory};
@@ -38,20 +38,22 @@ pub struct Regex {
     memory: Memory,
     first: Automaton,
     /// Finds the ends of all matches; made when they are asked for.
-    all: OnceCell<Automaton>,
+    all: OnceCell<SqlResult<Automaton>>,
     /// Made when groups are to be looked for in it.
-    tree: OnceCell<Tree>,
+    tree: OnceCell<SqlResult<Tree>>,
 }
 
 struct Kept {
     pattern: String,
     options: Options,
-    regex: Rc<Regex>,
+    /// Also that it is too complex: it takes longest to find that out.
+    regex: SqlResult<Rc<Regex>>,
 }
 
 impl Kept {
     fn bytes(&self) -> usize {
-        self.regex.memory.taken() + self.regex.pattern.len() + self.pattern.len()
+        let own = |regex: &Rc<Regex>| regex.memory.taken() + regex.pattern.len();
+        self.regex.as_ref().map_or(0, own) + self.pattern.len()
     }
 }
 
@@ -60,13 +62,9 @@ thread_local! {
     static COMPILED: RefCell<Vec<Kept>> = RefCell::default();
 }
 
-/// What a cell holds, made if there is nothing yet.
-fn made<T>(cell: &OnceCell<T>, make: impl FnOnce() -> SqlResult<T>) -> SqlResult<&T> {
-    if let Some(value) = cell.get() {
-        return Ok(value);
-    }
-    let value = make()?;
-    Ok(cell.get_or_init(|| value))
+/// What a cell holds, made if nobody has tried yet.
+fn made<T>(cell: &OnceCell<SqlResult<T>>, make: impl FnOnce() -> SqlResult<T>) -> SqlResult<&T> {
+    cell.get_or_init(make).as_ref().map_err(SqlError::clone)
 }
 
 impl Regex {
@@ -83,7 +81,7 @@ impl Regex {
                 Some(0) => {}
                 Some(place) => kept[..=place].rotate_right(1),
                 None => {
-                    let regex = Rc::new(Regex::new(pattern, options)?);
+                    let regex = Regex::new(pattern, options).map(Rc::new);
                     let pattern = pattern.to_string();
                     kept.insert(
                         0,
@@ -104,7 +102,7 @@ impl Regex {
                 let room = room.count().max(1);
                 kept.truncate(room);
             }
-            Ok(Rc::clone(&kept[0].regex))
+            kept[0].regex.clone()
         })
     }
 
@@ -303,6 +301,19 @@ mod tests {
             found("Y*([0-9]{1,3})", "XY1234Z"),
             texts(&[Some("Y123"), Some("123")])
         );
+    }
+
+    #[test]
+    fn that_one_is_too_complex_is_found_out_once() {
+        let complex = "((((a{0,255}){0,255}b){0,255}){0,255}){0,255}";
+        for pattern in [complex, "(", complex] {
+            assert!(Regex::of(pattern, Options::default()).is_err());
+        }
+        COMPILED.with_borrow(|kept| {
+            let patterns: Vec<&str> = kept.iter().map(|kept| kept.pattern.as_str()).collect();
+            assert_eq!(patterns, [complex, "("]);
+            assert!(kept.iter().all(|kept| kept.regex.is_err()));
+        });
     }
 
     #[test]
