@@ -10,7 +10,6 @@ use arrow::array::{Array, ArrayRef, AsArray, Datum, Float64Array, Scalar};
 use arrow::compute::kernels::numeric::{add, mul, sub};
 use arrow::datatypes::{DECIMAL128_MAX_SCALE, DataType, Field, FieldRef, Float32Type, Float64Type};
 use arrow::error::ArrowError;
-use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{DFSchema, Result, exec_datafusion_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
@@ -19,12 +18,11 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use millrace_postgres::error::{SqlError, SqlState};
-use millrace_postgres::types::enumeration::is_enum;
-use millrace_postgres::types::parse::number::exact_digits;
-use millrace_postgres::types::{self, ANNOTATION, is_text, parse};
+use millrace_postgres::types::{self, ANNOTATION, is_text};
 use millrace_sql::workarounds::case_type::agreed;
 
-use crate::{arguments, division, names};
+use crate::quoted::{narrowed, read_beside};
+use crate::{division, names};
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -314,9 +312,11 @@ impl ExprPlanner for CheckedIntegers {
             signed(&mut expr.right, &mut right, schema)?;
         }
         if arithmetic || is_comparison(&expr.op) {
-            if let Some(literal) = read_as(&expr.left, &right)? {
+            if let Some(literal) = read_beside(&expr.left, &mut expr.right, &mut right)? {
+                (_, left) = literal.to_field(schema)?;
                 expr.left = literal;
-            } else if let Some(literal) = read_as(&expr.right, &left)? {
+            } else if let Some(literal) = read_beside(&expr.right, &mut expr.left, &mut left)? {
+                (_, right) = literal.to_field(schema)?;
                 expr.right = literal;
             }
         }
@@ -462,7 +462,7 @@ fn is_comparison(operator: &BinaryOperator) -> bool {
     matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
-fn is_number(data_type: &DataType) -> bool {
+pub(crate) fn is_number(data_type: &DataType) -> bool {
     matches!(
         data_type,
         DataType::Int16
@@ -501,54 +501,6 @@ fn signed(expr: &mut Expr, field: &mut FieldRef, schema: &DFSchema) -> Result<()
 fn cast_in_place(expr: &mut Expr, field: &Field, to: &DataType, schema: &DFSchema) -> Result<FieldRef> {
     *expr = std::mem::take(expr).cast_to(to, schema)?;
     Ok(Arc::new(field.clone().with_data_type(to.clone())))
-}
-
-/// An integer literal that fits an `integer`, as one.
-fn narrowed(expr: Expr) -> Expr {
-    match expr {
-        Expr::Literal(ScalarValue::Int64(Some(value)), metadata) => match i32::try_from(value) {
-            Ok(small) => Expr::Literal(ScalarValue::Int32(Some(small)), metadata),
-            Err(_) => Expr::Literal(ScalarValue::Int64(Some(value)), metadata),
-        },
-        other => other,
-    }
-}
-
-/// A quoted literal as a value of the type on the other side, where DataFusion would take the other side for a text or
-/// compare texts that mean the same and are not equal.
-pub(crate) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
-    let Expr::Literal(ScalarValue::Utf8(Some(text)), None) = expr else {
-        return Ok(None);
-    };
-    let annotation = other.metadata().get(ANNOTATION).map(String::as_str);
-    let by_type = is_number(other.data_type())
-        || matches!(
-            other.data_type(),
-            DataType::Boolean | DataType::Binary | DataType::List(_)
-        );
-    if is_enum(other) {
-        let held = arguments::constant(&parse::value(other, Some(text))?)?;
-        return Ok(Some(Expr::Literal(
-            held,
-            Some(FieldMetadata::from(other.metadata())),
-        )));
-    }
-    if annotation != Some("uuid") && !by_type {
-        return Ok(None);
-    }
-    let value = if matches!(other.data_type(), DataType::Decimal128(..)) {
-        // The digits that are written, not those of the other side.
-        match exact_digits(text) {
-            Some((precision, scale)) => {
-                let exact = Field::new("", DataType::Decimal128(precision, scale), true);
-                parse::value(&exact, Some(text))?
-            }
-            None => parse::value(other, Some(text))?,
-        }
-    } else {
-        parse::value(other, Some(text))?
-    };
-    Ok(Some(Expr::Literal(arguments::constant(&value)?, None)))
 }
 
 #[cfg(test)]

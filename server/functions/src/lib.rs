@@ -69,6 +69,7 @@ pub mod operators;
 pub mod ordered_set;
 pub mod own;
 pub mod padded;
+mod quoted;
 mod ranking;
 pub mod regex;
 pub mod registry;

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use millrace_postgres::types::{ANNOTATION, enumeration, sql_name};
 
 use crate::datetime::{self, Function};
+use crate::quoted::beside_time;
 use crate::sql::type_check;
 use crate::{cast as pg_cast, jsonb};
 
@@ -86,15 +87,31 @@ fn read_as(expr: Expr, type_name: &str) -> Expr {
 }
 
 impl ExprPlanner for PgOperators {
-    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    fn plan_binary_op(
+        &self,
+        mut expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
         if matches!(expr.op, BinaryOperator::And | BinaryOperator::Or) {
             return Ok(PlannerResult::Original(expr));
         }
         // What has no type yet is a parameter: DataFusion infers it.
-        let (Ok((_, left)), Ok((_, right))) = (expr.left.to_field(schema), expr.right.to_field(schema))
+        let (Ok((_, mut left)), Ok((_, mut right))) =
+            (expr.left.to_field(schema), expr.right.to_field(schema))
         else {
             return Ok(PlannerResult::Original(expr));
         };
+        if kind(&expr.left, &left) == Kind::Unknown
+            && let Some(name) = beside_time(&expr.op, &right, true)?
+        {
+            expr.left = read_as(expr.left, &name);
+            (_, left) = expr.left.to_field(schema)?;
+        } else if kind(&expr.right, &right) == Kind::Unknown
+            && let Some(name) = beside_time(&expr.op, &left, false)?
+        {
+            expr.right = read_as(expr.right, &name);
+            (_, right) = expr.right.to_field(schema)?;
+        }
         if let Some(operator) = comparison(&expr.op) {
             type_check::sides(&expr.left, &operator.to_string(), &expr.right, schema)?;
         }
@@ -233,6 +250,16 @@ fn times(expr: &RawBinaryExpr, kinds: (Kind, Kind)) -> Option<Expr> {
         }
         (BinaryOperator::Divide, (Kind::Interval, number)) if is_number(number) => {
             scale(Function::Divide, left, right)
+        }
+        // A time becomes an interval where there is no operator for it.
+        (BinaryOperator::Multiply, (Kind::Time, number)) if is_number(number) => {
+            scale(Function::Multiply, read_as(left, "interval"), right)
+        }
+        (BinaryOperator::Multiply, (number, Kind::Time)) if is_number(number) => {
+            scale(Function::Multiply, read_as(right, "interval"), left)
+        }
+        (BinaryOperator::Divide, (Kind::Time, number)) if is_number(number) => {
+            scale(Function::Divide, read_as(left, "interval"), right)
         }
         (BinaryOperator::Plus, (Kind::Date, Kind::Interval)) => {
             Some(binary_expr(timestamp(left), Operator::Plus, interval(right)))

@@ -86,9 +86,6 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
         fixed("pg_get_triggerdef", text(None)),
         fixed("pg_get_ruledef", text(None)),
         fixed("pg_tablespace_location", text(Some(""))),
-        fixed("pg_database_size", ScalarValue::Int64(Some(0))),
-        fixed("pg_table_size", ScalarValue::Int64(Some(0))),
-        fixed("pg_indexes_size", ScalarValue::Int64(Some(0))),
         Arc::new(ScalarUDF::from(PgTypeof {
             signature: Signature::any(1, Volatility::Stable),
         })),

@@ -11,7 +11,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use millrace_postgres::types::is_text;
 use std::sync::Arc;
 
-use crate::arithmetic::{comparable, read_as};
+use crate::arithmetic::comparable;
+use crate::quoted::read_as;
 use crate::sql::output_types::field_of;
 
 /// The plan, with the literals of its comparisons read.

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, Operator, Values, lit};
 use millrace_postgres::types::enumeration::is_enum;
 use millrace_postgres::types::{element, sql_name};
 
-use crate::arithmetic::read_as;
+use crate::quoted::read_as;
 use crate::sql::output_types::field_of;
 use crate::sql::quantified;
 use crate::{cast, domain, enums};
