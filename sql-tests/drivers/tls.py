@@ -124,6 +124,9 @@ def psql(server):
             changed = {"sslrootcert": server.file(changed["sslrootcert"])}
         yield case(name, refusal, said(["psql", "-XAtc", "SELECT 'in'", libpq(server, **changed)]))
     yield case("a wrong password", "password authentication failed", said(["psql", "-XAtc", "SELECT 'in'", libpq(server)], env={"PGPASSWORD": "x"}))
+    seen = "SELECT ssl, version IN ('TLSv1.2', 'TLSv1.3'), cipher LIKE 'TLS_%', bits >= 128, client_dn FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+    is_in, told = said(["psql", "-XAtc", seen, libpq(server)])
+    yield case("what pg_stat_ssl says", None, (is_in and told.strip() == "t|t|t|t|", told))
 
 
 def curl(server):

@@ -275,6 +275,7 @@ impl Database {
             closing: AtomicBool::new(false),
         });
         database.sequences.belong_to(&database);
+        database.sessions.belong_to(&database);
         Ok(database)
     }
 

@@ -8,7 +8,7 @@ pub mod news;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use millrace_catalog::Object;
 use millrace_planner::RelationId;
@@ -17,6 +17,7 @@ use millrace_schedule::cpu::QueryClass;
 use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
+use crate::Database;
 use crate::clock::now_ms;
 use crate::running::CancelHandle;
 use crate::sessions::advisory::AdvisoryLocks;
@@ -34,8 +35,23 @@ pub struct SessionInfo {
     pub application: String,
     /// The address of the client; empty when it is in this process.
     pub peer: String,
+    /// How its connection is encrypted, if it is.
+    pub encryption: Option<Encryption>,
     /// Settings from the start-up message (`client_encoding`, `options`, ...), applied as SET would.
     pub options: Vec<(String, String)>,
+}
+
+/// What a TLS handshake came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encryption {
+    /// The protocol's version, such as `TLSv1.3`.
+    pub version: String,
+    /// The cipher suite, such as `TLS_AES_256_GCM_SHA384`.
+    pub cipher: String,
+    /// Bits of its key.
+    pub bits: u32,
+    /// The name in the certificate that the client has shown, signed by one who may.
+    pub client: Option<String>,
 }
 
 /// What a session is doing, for `SHOW PROCESSLIST`.
@@ -201,6 +217,8 @@ pub struct Sessions {
     pub news: News,
     /// What they have executed.
     pub statements: Statements,
+    /// What they are sessions of; not before it is put together.
+    database: OnceLock<Weak<Database>>,
     by_id: Mutex<BTreeMap<i32, Weak<dyn SessionStatus>>>,
     /// What the queries of roles with a limit have.
     memory: Mutex<BTreeMap<ObjectId, Weak<TenantMemory>>>,
@@ -213,6 +231,15 @@ impl fmt::Debug for Sessions {
 }
 
 impl Sessions {
+    pub(crate) fn belong_to(&self, database: &Arc<Database>) {
+        let _ = self.database.set(Arc::downgrade(database));
+    }
+
+    /// What they are sessions of; none while it is put together, or taken apart.
+    pub fn database(&self) -> Option<Arc<Database>> {
+        self.database.get().and_then(Weak::upgrade)
+    }
+
     /// Those that there are, by id.
     pub fn all(&self) -> Vec<Arc<dyn SessionStatus>> {
         self.by_id.lock().values().filter_map(Weak::upgrade).collect()

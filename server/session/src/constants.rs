@@ -175,10 +175,11 @@ impl Replacer<'_> {
             "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" => {
                 // The name of a relation stands for its oid.
                 match arguments(function).as_slice() {
-                    [Expr::Value(value)] => match &value.value {
+                    [Expr::Value(value), rest @ ..] => match &value.value {
                         Value::SingleQuotedString(name) => {
-                            let cast = object_names::regclass(session, name)?;
-                            syntax::call(&called, vec![cast])
+                            let mut all = vec![object_names::regclass(session, name)?];
+                            all.extend(rest.iter().map(|argument| (*argument).clone()));
+                            syntax::call(&called, all)
                         }
                         _ => return Ok(None),
                     },

@@ -18,6 +18,7 @@ mod relations;
 pub mod roles;
 mod sequences;
 pub mod settings;
+pub mod sizes;
 pub mod statements;
 mod table;
 pub(crate) mod types;

@@ -39,6 +39,7 @@ pub fn system(
         sessions: Arc::clone(sessions),
     };
     let mut functions = pg_catalog::functions::udfs(catalog);
+    functions.extend(pg_catalog::sizes::udfs(sessions));
     functions.extend(cancel::udfs(sessions).into_iter().map(Arc::new));
     functions.extend(pg_catalog::statements::udfs(sessions).into_iter().map(Arc::new));
     Ok(System {
@@ -67,6 +68,7 @@ impl SystemCatalog for Schemas {
             "pg_catalog" if name == "pg_stat_activity" => {
                 pg_catalog::activity::relation(db, viewer).map(Some)
             }
+            "pg_catalog" if name == "pg_stat_ssl" => pg_catalog::activity::encryption(db, viewer).map(Some),
             "pg_catalog" if name == "pg_stat_statements" => {
                 pg_catalog::statements::relation(db, viewer).map(Some)
             }

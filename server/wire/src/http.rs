@@ -89,15 +89,16 @@ impl State {
     pub(crate) fn session(&self, options: Vec<(String, String)>) -> SqlResult<Arc<Session>> {
         // A webhook has no sender but its signature: the stream is its own.
         let sender = self.sender.clone();
-        let (user, peer) = match sender {
-            Some(sender) => (sender.user, sender.peer),
-            None => (DEFAULT_USER.to_owned(), "http".to_owned()),
+        let (user, peer, encryption) = match sender {
+            Some(sender) => (sender.user, sender.peer, sender.encryption),
+            None => (DEFAULT_USER.to_owned(), "http".to_owned(), None),
         };
         let info = SessionInfo {
             user,
             database: DEFAULT_DATABASE.to_owned(),
             application: "http".to_owned(),
             peer,
+            encryption,
             options,
         };
         Session::new(self.database.get()?, info)

@@ -9,6 +9,7 @@ mod binding;
 mod certificate;
 mod client_name;
 mod der;
+mod handshake;
 mod stream;
 
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use tokio_rustls::rustls::ServerConfig;
 
 use self::certificate::Source;
-pub use self::stream::{ClientName, Encrypt, Stream};
+pub use self::stream::{Encrypt, EncryptionCell, Stream};
 
 /// Whether connections are encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -212,6 +212,14 @@ impl LogStore {
         self.log(relation).map_or(0, |log| log.index.read().head)
     }
 
+    /// The bytes of a relation's files; 0 if it has no log.
+    pub fn bytes(&self, relation: u64) -> u64 {
+        let Ok(log) = self.log(relation) else { return 0 };
+        let closed: u64 = log.closed_segments().iter().map(|segment| segment.bytes).sum();
+        let open = log.tail.lock().written_bytes;
+        closed + open
+    }
+
     /// Checks and encodes a write: all the work that needs no order. The parts become durable together, or
     /// not at all, and with them `note`, which may be empty: see [`take_notes`](Self::take_notes). Without rows there is
     /// no note.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch};
-use datafusion::sql::sqlparser::ast::{Delete, With};
-use millrace_catalog::Relation;
+use datafusion::sql::sqlparser::ast::{self, Delete, With};
 use millrace_catalog::scope::Scope;
+use millrace_catalog::{Object, Relation};
 use millrace_database::running::Running;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -15,7 +15,7 @@ use crate::access;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
 use crate::statement::returning::{self, Beside, Changed};
-use crate::statement::update::{changing_query, changing_rows, once_each};
+use crate::statement::update::{changing_query, changing_rows, changing_statement, once_each};
 use crate::{names, write};
 
 /// Executes DELETE.
@@ -34,10 +34,52 @@ pub(crate) async fn change(
     with: Option<&With>,
     delete: Delete,
 ) -> SqlResult<Changed> {
-    let (name, alias) = names::delete_target(&delete)?;
-    let object = names::resolve(session, &scope, &name)?;
+    let object = target(session, &scope, &delete)?;
     let scope = access::changing(scope, object.id);
     let relation = write::table(&object, "delete from")?;
+    let Bound {
+        shown,
+        mut beside,
+        text,
+        is_joined,
+    } = bind(session, &scope, with, &delete, relation)?;
+    let write = session.begin_write(relation).await?;
+    let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
+    let gone = once_each(batches, is_joined)?;
+    Beside::take(&mut beside, relation.columns.len(), &gone)?;
+    let (changes, gone) = removals(relation, gone)?;
+    let count: usize = gone.iter().map(RecordBatch::num_rows).sum();
+    let items = delete.returning.as_deref();
+    let returned = returning::evaluate(session, &scope, relation, &shown, items, gone, beside).await?;
+    write.finish(changes).await?;
+    let tag = CommandTag::rows("DELETE", count as u64);
+    Ok(Changed { returned, tag })
+}
+
+/// What a DELETE is about to do.
+struct Bound {
+    /// What the table is called in the statement.
+    shown: String,
+    beside: Vec<Beside>,
+    /// The query for the rows that go.
+    text: String,
+    /// Whether a row of the table may come more than once.
+    is_joined: bool,
+}
+
+fn target(session: &Session, scope: &Scope, delete: &Delete) -> SqlResult<Arc<Object>> {
+    let (name, _) = names::delete_target(delete)?;
+    names::resolve(session, scope, &name)
+}
+
+fn bind(
+    session: &Session,
+    scope: &Scope,
+    with: Option<&With>,
+    delete: &Delete,
+    relation: &Relation,
+) -> SqlResult<Bound> {
+    let (name, alias) = names::delete_target(delete)?;
     if !delete.order_by.is_empty() || delete.limit.is_some() {
         return Err(SqlError::new(
             SqlState::SyntaxError,
@@ -45,8 +87,8 @@ pub(crate) async fn change(
         ));
     }
     let using = delete.using.as_deref().map(names::joined);
-    let mut beside = match (delete.using.as_deref(), &delete.returning) {
-        (Some(tables), Some(_)) => Beside::of(session, &scope, with, tables)?,
+    let beside = match (delete.using.as_deref(), &delete.returning) {
+        (Some(tables), Some(_)) => Beside::of(session, scope, with, tables)?,
         _ => vec![],
     };
     let shown = alias.unwrap_or_else(|| names::last(&name));
@@ -59,17 +101,27 @@ pub(crate) async fn change(
         using.as_deref(),
         delete.selection.as_ref(),
     );
-    let write = session.begin_write(relation).await?;
-    let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
-    let gone = once_each(batches, using.is_some())?;
-    Beside::take(&mut beside, relation.columns.len(), &gone)?;
-    let (changes, gone) = removals(relation, gone)?;
-    let count: usize = gone.iter().map(RecordBatch::num_rows).sum();
-    let items = delete.returning.as_deref();
-    let returned = returning::evaluate(session, &scope, relation, &shown, items, gone, beside).await?;
-    write.finish(changes).await?;
-    let tag = CommandTag::rows("DELETE", count as u64);
-    Ok(Changed { returned, tag })
+    Ok(Bound {
+        shown,
+        beside,
+        text,
+        is_joined: using.is_some(),
+    })
+}
+
+/// The table of a DELETE, and the query for the rows that go.
+///
+/// # Errors
+/// Whatever is wrong with it.
+pub(crate) fn query(
+    session: &Session,
+    scope: &Scope,
+    delete: &Delete,
+) -> SqlResult<(Arc<Object>, ast::Statement)> {
+    let object = target(session, scope, delete)?;
+    let relation = write::table(&object, "delete from")?;
+    let bound = bind(session, scope, None, delete, relation)?;
+    Ok((object, changing_statement(&bound.text)?))
 }
 
 /// The changes that take rows away, and the rows under the table's own schema. Their first columns are the table's.

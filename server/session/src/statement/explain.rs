@@ -1,6 +1,7 @@
 //! EXPLAIN: the logical plan, the physical plan, the stages, and with ANALYZE where the time went.
 
 mod analyze;
+mod change;
 mod placement;
 mod predict;
 mod predict_view;
@@ -22,6 +23,7 @@ use millrace_planner::{RelationId, StageGraph, plan_view};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 
+use crate::changes;
 use crate::constants::lasting_search_path;
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
@@ -38,6 +40,14 @@ pub async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outc
     let lines = match explain.target {
         ExplainTarget::Statement(statement) => match *statement {
             Statement::Sql(mut sql) if matches!(*sql, ast::Statement::Query(_)) => {
+                if let ast::Statement::Query(query) = sql.as_ref()
+                    && changes::has_changes(query)
+                {
+                    return Err(SqlError::unsupported(
+                        "EXPLAIN of a query with data-modifying statements in WITH is not supported",
+                    )
+                    .with_hint("Explain its parts one by one."));
+                }
                 // The text of the whole begins with EXPLAIN; the query's own is what is left of the AST.
                 let text = sql.to_string();
                 let mut scope = session.scope();
@@ -50,6 +60,19 @@ pub async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outc
                     let format = explain.options.format;
                     query(session, &scope, &mut sql, plan_type, format, verbose).await?
                 }
+            }
+            Statement::Sql(sql) if change::is_change(&sql) => {
+                let is_plain = !explain.analyze && !explain.options.predict;
+                if !is_plain
+                    || plan_type == ExplainType::Stages
+                    || explain.options.format != ExplainFormat::Text
+                {
+                    let message = "EXPLAIN of INSERT, UPDATE and DELETE does not support ANALYZE, PREDICT, TYPE STAGES and FORMAT";
+                    return Err(SqlError::unsupported(message).with_hint(
+                        "Explain the query for its rows: EXPLAIN ANALYZE SELECT .. with the same conditions.",
+                    ));
+                }
+                change::plan(session, *sql, plan_type, verbose).await?
             }
             Statement::CreateMaterializedView(create) if !explain.analyze => {
                 let columns = create.columns.iter().map(millrace_parser::fold).collect();
@@ -69,7 +92,9 @@ pub async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outc
                     "EXPLAIN {} is not supported",
                     first_word(&other)
                 ))
-                .with_hint("EXPLAIN supports queries and CREATE MATERIALIZED VIEW."));
+                .with_hint(
+                    "EXPLAIN supports queries, INSERT, UPDATE, DELETE and CREATE MATERIALIZED VIEW.",
+                ));
             }
         },
         ExplainTarget::MaterializedViews => watch::views(session, &explain.options).await?,

@@ -9,9 +9,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Field;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{self, Expr, Insert, OnInsert, SetExpr};
-use millrace_catalog::Relation;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::sequence::Takes;
+use millrace_catalog::{Object, Relation};
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
 use millrace_functions::{cast, own, syntax};
@@ -140,27 +140,14 @@ async fn source(
     listed: bool,
     write: &WriteScope,
 ) -> SqlResult<Vec<RecordBatch>> {
-    if let SetExpr::Values(values) = query.body.as_mut() {
-        for row in &mut values.rows {
-            for (expr, position) in row.content.iter_mut().zip(given.iter()) {
-                if is_default(expr) {
-                    *expr = sequences::default_of(&relation.columns[*position], Some(session.id()));
-                }
-            }
-        }
-        if query.with.is_none()
-            && query.order_by.is_none()
-            && query.limit_clause.is_none()
-            && query.fetch.is_none()
+    if fill_in(&mut query, relation, given, session) {
+        if let SetExpr::Values(values) = query.body.as_ref()
+            && let Some(batch) = values::literals(values, relation, given)?
         {
-            if let SetExpr::Values(values) = query.body.as_ref()
-                && let Some(batch) = values::literals(values, relation, given)?
-            {
-                fit(given, batch.num_columns(), listed)?;
-                return Ok(vec![batch]);
-            }
-            assign(&mut query, relation, given);
+            fit(given, batch.num_columns(), listed)?;
+            return Ok(vec![batch]);
         }
+        assign(&mut query, relation, given);
     }
     let mut statement = ast::Statement::Query(Box::new(query));
     own::mark(&mut statement);
@@ -175,6 +162,55 @@ async fn source(
         instead.insert(relation.info.id, write.current().await?);
     }
     session.collect(plan, &instead).await
+}
+
+/// Puts the defaults of their columns in the place of DEFAULT in VALUES. Says whether the query is VALUES alone.
+fn fill_in(query: &mut ast::Query, relation: &Relation, given: &[usize], session: &Session) -> bool {
+    let is_bare = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none();
+    let SetExpr::Values(values) = query.body.as_mut() else {
+        return false;
+    };
+    for row in &mut values.rows {
+        for (expr, position) in row.content.iter_mut().zip(given) {
+            if is_default(expr) {
+                *expr = sequences::default_of(&relation.columns[*position], Some(session.id()));
+            }
+        }
+    }
+    is_bare
+}
+
+/// The relation of an INSERT, and the query for its rows; none of DEFAULT VALUES.
+///
+/// # Errors
+/// Whatever is wrong with it.
+pub(crate) fn query(
+    session: &Session,
+    scope: &Scope,
+    mut insert: Insert,
+) -> SqlResult<(Arc<Object>, Option<ast::Statement>)> {
+    let object = names::insert_target(session, scope, &insert)?;
+    let relation = writable(&object, "insert into")?;
+    let (listed, _) = overriding::listed(&insert.columns);
+    let mut given = match listed.is_empty() {
+        true => (0..relation.columns.len()).collect(),
+        false => positions(relation, &listed)?,
+    };
+    let query = insert.source.take().map(|mut query| {
+        if let SetExpr::Values(values) = query.body.as_mut() {
+            without_computed(relation, values, &mut given);
+        }
+        if fill_in(&mut query, relation, &given, session) {
+            assign(&mut query, relation, &given);
+        }
+        let mut statement = ast::Statement::Query(query);
+        own::mark(&mut statement);
+        statement
+    });
+    Ok((object, query))
 }
 
 /// Takes DEFAULT for computed columns out of VALUES: they are computed anyway.

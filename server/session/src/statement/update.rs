@@ -7,12 +7,12 @@ use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::{Field, Int64Type};
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, SelectItem,
-    SetExpr, Update, UpdateTableFromKind, With,
+    self, Assignment, AssignmentTarget, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    SelectItem, SetExpr, Update, UpdateTableFromKind, With,
 };
-use millrace_catalog::Relation;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::sequence::Takes;
+use millrace_catalog::{Object, Relation};
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
 use millrace_functions::arrays::assigned::assigned;
@@ -245,39 +245,19 @@ pub(crate) async fn change(
     with: Option<&With>,
     update: Update,
 ) -> SqlResult<Changed> {
-    let (name, alias) = names::single_table(&update.table)?;
-    let object = names::resolve(session, &scope, &name)?;
+    let object = target(session, &scope, &update)?;
     let scope = access::changing(scope, object.id);
     let relation = write::table(&object, "update")?;
-    if !update.order_by.is_empty() || update.limit.is_some() {
-        return Err(SqlError::new(
-            SqlState::SyntaxError,
-            "ORDER BY and LIMIT are not supported in UPDATE",
-        ));
-    }
-    let shown = alias.clone().unwrap_or_else(|| names::last(&name));
-    let assigned = Assigned::new(relation, &shown, &update.assignments)?;
-    let tables = match &update.from {
-        None => None,
-        Some(UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables)) => Some(tables),
-    };
-    let from = tables.map(|tables| names::joined(tables));
-    let mut beside = match (tables, &update.returning) {
-        (Some(tables), Some(_)) => Beside::of(session, &scope, with, tables)?,
-        _ => vec![],
-    };
-    let text = changing_query(
-        with,
-        relation,
-        &name,
-        &shown,
-        &(assigned.select_list() + &Beside::select_list(&beside)),
-        from.as_deref(),
-        update.selection.as_ref(),
-    );
+    let Bound {
+        shown,
+        assigned,
+        mut beside,
+        text,
+        is_joined,
+    } = bind(session, &scope, with, &update, relation)?;
     let write = session.begin_write(relation).await?;
     let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
-    let batches = once_each(batches, from.is_some())?;
+    let batches = once_each(batches, is_joined)?;
     Beside::take(
         &mut beside,
         relation.columns.len() + assigned.columns.len(),
@@ -303,6 +283,81 @@ pub(crate) async fn change(
     write.finish(changes).await?;
     let tag = CommandTag::rows("UPDATE", count as u64);
     Ok(Changed { returned, tag })
+}
+
+/// What an UPDATE is about to do.
+struct Bound {
+    /// What the table is called in the statement.
+    shown: String,
+    assigned: Assigned,
+    beside: Vec<Beside>,
+    /// The query for the rows that change, and their new values.
+    text: String,
+    /// Whether a row of the table may come more than once.
+    is_joined: bool,
+}
+
+fn target(session: &Session, scope: &Scope, update: &Update) -> SqlResult<Arc<Object>> {
+    let (name, _) = names::single_table(&update.table)?;
+    names::resolve(session, scope, &name)
+}
+
+fn bind(
+    session: &Session,
+    scope: &Scope,
+    with: Option<&With>,
+    update: &Update,
+    relation: &Relation,
+) -> SqlResult<Bound> {
+    let (name, alias) = names::single_table(&update.table)?;
+    if !update.order_by.is_empty() || update.limit.is_some() {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "ORDER BY and LIMIT are not supported in UPDATE",
+        ));
+    }
+    let shown = alias.unwrap_or_else(|| names::last(&name));
+    let assigned = Assigned::new(relation, &shown, &update.assignments)?;
+    let tables = match &update.from {
+        None => None,
+        Some(UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables)) => Some(tables),
+    };
+    let from = tables.map(|tables| names::joined(tables));
+    let beside = match (tables, &update.returning) {
+        (Some(tables), Some(_)) => Beside::of(session, scope, with, tables)?,
+        _ => vec![],
+    };
+    let text = changing_query(
+        with,
+        relation,
+        &name,
+        &shown,
+        &(assigned.select_list() + &Beside::select_list(&beside)),
+        from.as_deref(),
+        update.selection.as_ref(),
+    );
+    Ok(Bound {
+        shown,
+        assigned,
+        beside,
+        text,
+        is_joined: from.is_some(),
+    })
+}
+
+/// The table of an UPDATE, and the query for the rows that change with their new values.
+///
+/// # Errors
+/// Whatever is wrong with it.
+pub(crate) fn query(
+    session: &Session,
+    scope: &Scope,
+    update: &Update,
+) -> SqlResult<(Arc<Object>, ast::Statement)> {
+    let object = target(session, scope, update)?;
+    let relation = write::table(&object, "update")?;
+    let bound = bind(session, scope, None, update, relation)?;
+    Ok((object, changing_statement(&bound.text)?))
 }
 
 /// The columns of a relation that is called `table`.
@@ -340,6 +395,12 @@ pub(crate) fn changing_query(
     }
 }
 
+pub(crate) fn changing_statement(text: &str) -> SqlResult<ast::Statement> {
+    let mut statement = select::parse_query(text)?;
+    own::mark(&mut statement);
+    Ok(statement)
+}
+
 /// The rows that a statement changes, read from the locked state.
 pub(crate) async fn changing_rows(
     session: &Arc<Session>,
@@ -348,8 +409,7 @@ pub(crate) async fn changing_rows(
     text: &str,
     current: Arc<dyn datafusion::catalog::TableProvider>,
 ) -> SqlResult<Vec<RecordBatch>> {
-    let mut statement = select::parse_query(text)?;
-    own::mark(&mut statement);
+    let mut statement = changing_statement(text)?;
     let (plan, _) = select::bind(session, scope, &mut statement, select::Purpose::Run)?;
     let mut instead = scope.before.clone();
     instead.insert(relation.info.id, current);

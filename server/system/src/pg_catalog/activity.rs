@@ -33,6 +33,42 @@ pub fn relation(database: &Database, viewer: Acting) -> SqlResult<Arc<dyn TableP
     provider(&schema(), &rows)
 }
 
+/// `pg_stat_ssl`: how the connections of the sessions are encrypted. Of clients' certificates only the name is known.
+///
+/// # Errors
+/// The rows could not be put together.
+pub fn encryption(database: &Database, viewer: Acting) -> SqlResult<Arc<dyn TableProvider>> {
+    let columns = [
+        ("pid", DataType::Int32),
+        ("ssl", DataType::Boolean),
+        ("version", DataType::Utf8),
+        ("cipher", DataType::Utf8),
+        ("bits", DataType::Int32),
+        ("client_dn", DataType::Utf8),
+        ("client_serial", DataType::Utf8),
+        ("issuer_dn", DataType::Utf8),
+    ];
+    let fields = columns.map(|(name, data_type)| Field::new(name, data_type, true));
+    let row = |session: &dyn SessionStatus| {
+        let mut row = Row::from([("pid", session.id().to_string())]);
+        if !may_see(database, session, viewer) {
+            return row;
+        }
+        let encryption = session.info().encryption.clone();
+        row.insert("ssl", encryption.is_some().to_string());
+        if let Some(encryption) = encryption {
+            row.insert("version", encryption.version);
+            row.insert("cipher", encryption.cipher);
+            row.insert("bits", encryption.bits.to_string());
+            row.extend(encryption.client.map(|name| ("client_dn", format!("/CN={name}"))));
+        }
+        row
+    };
+    let sessions = database.sessions();
+    let rows: Vec<Row> = sessions.iter().map(|session| row(session.as_ref())).collect();
+    provider(&Arc::new(Schema::new(fields.to_vec())), &rows)
+}
+
 /// What is shown in place of a statement that is not the viewer's to see: what it says may be a secret.
 pub const HIDDEN: &str = "<insufficient privilege>";
 

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::patience::{Patience, Requests};
 use crate::addresses::{Addresses, Place, keep_alive};
-use crate::tls::{ClientName, Side, Stream, Tls};
+use crate::tls::{EncryptionCell, Side, Stream, Tls};
 
 /// Accepts so many connections at a time; more are closed at once.
 pub struct Limited {
@@ -77,8 +77,8 @@ impl Listener for Limited {
 #[derive(Debug, Clone)]
 pub struct Peer {
     pub address: SocketAddr,
-    /// The name in its certificate.
-    pub name: ClientName,
+    /// How its connection is encrypted.
+    pub encryption: EncryptionCell,
     /// What its connection is doing.
     pub requests: Arc<Requests>,
 }
@@ -87,7 +87,7 @@ impl Connected<IncomingStream<'_, Limited>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Limited>) -> Peer {
         Peer {
             address: *stream.remote_addr(),
-            name: stream.io().stream.client(),
+            encryption: stream.io().stream.encryption_cell(),
             requests: Arc::clone(&stream.io().patience.requests),
         }
     }

@@ -14,6 +14,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use millrace_database::sessions::Encryption;
 
 use super::connections::Peer;
 use super::patience::hold;
@@ -29,12 +30,15 @@ pub struct Sender {
     pub user: String,
     /// The client's address.
     pub peer: String,
+    /// How its connection is encrypted, if it is.
+    pub encryption: Option<Encryption>,
 }
 
 /// Lets a request pass whose sender shows who it is: a user with its password, or a token.
 pub async fn login(Extracted(state): Extracted<State>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<Peer>>();
     let peer = peer.map(|ConnectInfo(peer)| peer.clone());
+    let encryption = peer.as_ref().and_then(|peer| peer.encryption.get().cloned());
     let db = match state.database.get() {
         Ok(db) => db,
         Err(error) => return error::response(&error),
@@ -44,14 +48,20 @@ pub async fn login(Extracted(state): Extracted<State>, mut request: Request, nex
         .of_request(
             &db,
             request.headers(),
-            peer.as_ref().and_then(|peer| peer.name.get()).map(String::as_str),
+            encryption
+                .as_ref()
+                .and_then(|encryption| encryption.client.as_deref()),
             peer.as_ref().map(|peer| peer.address.ip()),
         )
         .await;
     match known {
         Ok(user) => {
             let peer = peer.map_or_else(|| "http".to_owned(), |peer| peer.address.to_string());
-            request.extensions_mut().insert(Sender { user, peer });
+            request.extensions_mut().insert(Sender {
+                user,
+                peer,
+                encryption,
+            });
             next.run(request).await
         }
         Err(refusal) => error::response(&refusal),

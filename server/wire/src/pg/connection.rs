@@ -214,6 +214,7 @@ async fn admit<S: Encrypt>(
         database: request.database,
         application: request.application,
         peer,
+        encryption: wire.stream().encryption(),
         options: request.options,
     };
     let session = Session::new(database, info).map_err(Closed::Fatal)?;

@@ -168,7 +168,11 @@ pub async fn authenticate<S: Encrypt>(
     db: &Database,
     peer: &str,
 ) -> Result<(), Closed> {
-    if doors.is_shown_by(db, user, wire.stream().client_name().as_deref()) {
+    let shown = wire
+        .stream()
+        .encryption()
+        .and_then(|encryption| encryption.client);
+    if doors.is_shown_by(db, user, shown.as_deref()) {
         return Ok(());
     }
     let Challenge::Password { verifier, is_real } = doors.challenge(db, user).map_err(Closed::Fatal)? else {

@@ -19,7 +19,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
-use super::{Side, Tls, client_name};
+use millrace_database::sessions::Encryption;
+
+use super::{Side, Tls, handshake};
 
 /// What the first byte of a TLS handshake is.
 const HANDSHAKE: u8 = 0x16;
@@ -46,8 +48,8 @@ pub trait Encrypt: AsyncRead + AsyncWrite + Unpin {
         None
     }
 
-    /// The name in the certificate that the client has shown, signed by one who may; `None`: it has shown none.
-    fn client_name(&self) -> Option<String> {
+    /// What the handshake came to, once it has ended.
+    fn encryption(&self) -> Option<Encryption> {
         None
     }
 
@@ -66,12 +68,12 @@ pub struct Stream {
     side: Side,
     /// The hash of the certificate that the client is shown.
     shown: Option<Arc<[u8]>>,
-    /// The name in the client's certificate, once it is known.
-    client_name: ClientName,
+    /// What the handshake came to, once it has ended.
+    encryption: EncryptionCell,
 }
 
-/// The name in a client's certificate, which is known when the handshake has ended.
-pub type ClientName = Arc<OnceLock<String>>;
+/// What a handshake came to, which is known when it has ended.
+pub type EncryptionCell = Arc<OnceLock<Encryption>>;
 
 enum State {
     Unknown(TcpStream),
@@ -96,13 +98,13 @@ impl Stream {
             tls,
             side,
             shown: None,
-            client_name: ClientName::default(),
+            encryption: EncryptionCell::default(),
         }
     }
 
-    /// The name in the client's certificate, where it will be.
-    pub fn client(&self) -> ClientName {
-        Arc::clone(&self.client_name)
+    /// Where it will be known what the handshake came to.
+    pub fn encryption_cell(&self) -> EncryptionCell {
+        Arc::clone(&self.encryption)
     }
 
     fn handshake(&mut self, stream: TcpStream, is_direct: bool) -> State {
@@ -147,9 +149,7 @@ impl Stream {
                         let why = "direct TLS needs the protocol's name in the handshake (ALPN postgresql)";
                         return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
                     }
-                    let chain = stream.get_ref().1.peer_certificates();
-                    let name = chain.and_then(|chain| client_name::of(chain.first()?));
-                    name.into_iter().for_each(|name| drop(self.client_name.set(name)));
+                    let _ = self.encryption.set(handshake::outcome(stream.get_ref().1));
                     self.state = State::Encrypted(Box::new(stream));
                 }
                 State::Refused(stream, written) => {
@@ -178,8 +178,8 @@ impl Encrypt for Stream {
         shown.map(|hash| hash.to_vec())
     }
 
-    fn client_name(&self) -> Option<String> {
-        self.client_name.get().cloned()
+    fn encryption(&self) -> Option<Encryption> {
+        self.encryption.get().cloned()
     }
 
     fn encrypt(&mut self) {
