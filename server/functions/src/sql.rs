@@ -38,6 +38,7 @@ mod named_arguments;
 pub mod named_types;
 pub mod output_types;
 pub mod quantified;
+mod quoted_arguments;
 pub mod rewrite;
 mod row_values;
 mod rows_from;

@@ -18,7 +18,7 @@ use millrace_sql::{Fault, Faulty};
 use millrace_storage::StorageError;
 
 use self::numbers::{cast, numeric_overflow, overflow};
-use self::planning::{known_plan_error, no_operator};
+use self::planning::{known_plan_error, no_operator, of_limit};
 use crate::error::input::shortened;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::names::did_you_mean;
@@ -428,6 +428,9 @@ fn not_implemented(message: &str) -> SqlError {
     if text.starts_with("Decimal scale ") || text.contains("exceeds the maximum supported precision") {
         return numeric_overflow();
     }
+    if let Some(error) = of_limit(&text) {
+        return error;
+    }
     // It is known to the parser, but for no types that there are.
     let operator = (text
         .strip_prefix("Operator ")
@@ -466,7 +469,8 @@ fn planning(message: &str) -> SqlError {
         )
         .with_hint_opt(hint);
     }
-    if let Some(error) = no_operator(&text).or_else(|| known_plan_error(&text, &lower)) {
+    let known = of_limit(&text).or_else(|| no_operator(&text));
+    if let Some(error) = known.or_else(|| known_plan_error(&text, &lower)) {
         return error;
     }
     let code = if lower.starts_with("recursive ") {

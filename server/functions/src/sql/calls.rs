@@ -139,6 +139,10 @@ fn special_call(function: &Function) -> Option<Expr> {
         ("jsonb_path_query" | "jsonb_path_query_tz", 2..=4) => {
             rows_of(jsonb::PATH_ITEMS, arguments).map(|rows| call(cast::NAME, vec![rows, text("jsonb")]))
         }
+        // The name of a type as a function casts to it.
+        ("date" | "timestamptz" | "text" | "bool" | "int2" | "int4" | "int8" | "float4" | "float8", 1) => {
+            Some(call(cast::NAME, [arguments, vec![text(&folded)]].concat()))
+        }
         // Quoted bytes are read as such.
         ("get_byte" | "set_byte" | "get_bit" | "set_bit", 2 | 3) if literals::quoted(&arguments[0]) => {
             let mut arguments = arguments;

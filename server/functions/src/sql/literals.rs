@@ -12,6 +12,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 use millrace_postgres::types::parse::number::exact_digits;
 
+use super::quoted_arguments;
 use crate::{cast, syntax};
 
 /// What can be told of an expression's type without binding it.
@@ -54,7 +55,7 @@ const TYPED_ARGUMENTS: &[&str] = &[
 ];
 
 /// The expression, as a cast to the type.
-fn typed(expr: Expr, name: &str) -> Expr {
+pub(super) fn typed(expr: Expr, name: &str) -> Expr {
     syntax::call(cast::NAME, vec![expr, syntax::text(name)])
 }
 
@@ -263,6 +264,7 @@ fn narrow(expr: &mut Expr) {
 
 /// Types the literals among the parts of an expression.
 pub fn in_expression(expr: &mut Expr) {
+    quoted_arguments::in_special(expr);
     match expr {
         Expr::Case {
             conditions,
@@ -287,7 +289,8 @@ pub fn in_expression(expr: &mut Expr) {
             let FunctionArguments::List(list) = &mut function.args else {
                 return;
             };
-            let arguments: Vec<&mut Expr> = list
+            let count = list.args.len();
+            let mut arguments: Vec<&mut Expr> = list
                 .args
                 .iter_mut()
                 .filter_map(|argument| match argument {
@@ -295,6 +298,9 @@ pub fn in_expression(expr: &mut Expr) {
                     _ => None,
                 })
                 .collect();
+            if arguments.len() == count {
+                quoted_arguments::read(&name, &mut arguments);
+            }
             if ALIKE.contains(&name.as_str()) {
                 unify(arguments, false);
             } else if TYPED_ARGUMENTS.contains(&name.as_str()) {

@@ -19,7 +19,9 @@ use millrace_postgres::types;
 use crate::arrays::members;
 use crate::sql::column_names::name_columns;
 use crate::sql::window_bounds::restore_bounds;
-use crate::sql::{calls, literals, quantified, row_values, rows_from, set_returning, with_ties};
+use crate::sql::{
+    calls, literals, quantified, quoted_arguments, row_values, rows_from, set_returning, with_ties,
+};
 use crate::syntax::{call, parsed_query, text};
 use crate::{arrays, cast, date_part, own, regex};
 
@@ -121,7 +123,10 @@ impl VisitorMut for Rewriter {
 
     fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
         literals::in_query(query);
-        ControlFlow::Continue(())
+        match quoted_arguments::in_limits(query) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {

@@ -194,3 +194,23 @@ pub(super) fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
         None
     }
 }
+
+/// An error about LIMIT or OFFSET; none: it is about something else.
+pub(super) fn of_limit(text: &str) -> Option<SqlError> {
+    let is_about = |clause: &&str| {
+        let unsupported = text.strip_prefix("Unsupported ");
+        let rest = unsupported.or_else(|| text.strip_prefix("Expected "));
+        rest.and_then(|rest| rest.strip_prefix(*clause)).is_some()
+    };
+    let clause = ["LIMIT", "OFFSET"].into_iter().find(is_about)?;
+    Some(match text.split_once("but got ") {
+        Some((_, given)) => {
+            let given = sql_name(given);
+            let message = format!("argument of {clause} must be type bigint, not type {given}");
+            SqlError::new(SqlState::DatatypeMismatch, message)
+        }
+        None => SqlError::unsupported(format!(
+            "{clause} takes only what can be computed without reading rows: no subqueries, aggregates and columns"
+        )),
+    })
+}
