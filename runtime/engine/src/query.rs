@@ -10,6 +10,7 @@
 
 mod boundary;
 mod carry;
+mod constants;
 mod cut;
 mod exchange;
 mod gate;

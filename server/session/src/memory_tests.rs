@@ -93,6 +93,37 @@ async fn with_too_little_queries_and_writes_are_refused() {
 
 /// An administrator's statements are small.
 #[tokio::test]
+async fn a_statement_whose_rows_are_more_than_memory_is_refused() {
+    let f = Fixture::new().await;
+    f.ok("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)").await;
+    f.ok("INSERT INTO t SELECT i, 'r' FROM generate_series(1, 100000) AS g(i)")
+        .await;
+    f.other_session().database().runtime().memory().look();
+    let used = "SELECT bytes FROM mr_catalog.memory WHERE holder = 'process' AND name = 'used'";
+    let used: u64 = f.ok(used).await[0].parse().unwrap();
+    // 100 MB more: each of these takes 400 MB at least.
+    f.ok(&format!(
+        "ALTER SYSTEM SET memory_limit = '{}kB'",
+        (used + (100 << 20)) >> 10
+    ))
+    .await;
+    let wide = "x".repeat(4_000);
+    for sql in [
+        "INSERT INTO t SELECT i, repeat('x', 4000) FROM generate_series(100001, 200000) AS g(i)".to_owned(),
+        format!("INSERT INTO t SELECT i + 100000, '{wide}' FROM generate_series(1, 100000) AS g(i)"),
+        format!("UPDATE t SET v = '{wide}'"),
+        format!("CREATE TABLE u AS SELECT id, '{wide}' AS v FROM t"),
+        format!("ALTER TABLE t ADD COLUMN w TEXT DEFAULT '{wide}'"),
+        format!("DELETE FROM t RETURNING id, '{wide}'"),
+    ] {
+        let error = f.error(&sql).await;
+        assert_eq!(error.code, SqlState::OutOfMemory, "{error:?}");
+    }
+    f.ok("ALTER SYSTEM RESET memory_limit").await;
+    assert_eq!(f.ok("SELECT count(*), max(v) FROM t").await, ["100000|r"]);
+}
+
+#[tokio::test]
 async fn small_statements_are_prepared_where_memory_is_short() {
     let f = Fixture::new().await;
     f.ok("ALTER SYSTEM SET memory_limit = '1MB'").await;

@@ -32,6 +32,7 @@ use millrace_postgres::types::zone::Zone;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::cpu::shares::{SHARE_DEFAULT, Tenant};
 use millrace_sql::copies;
+use millrace_storage::rows_bytes;
 
 use crate::effects;
 use crate::overlay;
@@ -314,9 +315,12 @@ impl Session {
     pub(crate) async fn collect_physical(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<Vec<RecordBatch>> {
         let mut stream = self.start(plan)?;
         let mut batches = vec![];
+        // From then on the operating system knows of them.
+        let mut kept = self.kept_rows();
         while let Some(batch) = stream.next().await {
             let batch = df(batch)?;
             if batch.num_rows() > 0 {
+                kept.add(rows_bytes(&batch))?;
                 batches.push(batch);
             }
         }

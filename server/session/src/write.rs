@@ -323,6 +323,7 @@ impl Session {
         locks: Option<&TableLocks>,
         note: Note<'_>,
     ) -> SqlResult<LateRows> {
+        let _charge = self.keep_change(changes.iter().map(|(_, change)| change))?;
         let running = self.running();
         let may = || running.submit().is_ok();
         let runtime = self.db.runtime();

@@ -21,6 +21,7 @@ use datafusion::physical_plan::{
 
 use super::boundary::{Routing, StageBoundary};
 use super::carry::carried;
+use super::constants;
 use super::gate::Gating;
 use super::run::QueryRun;
 use super::steps::stepped;
@@ -92,11 +93,16 @@ fn cut_node(
     if node.children().is_empty() && !has_suspension_points(node.as_ref()) {
         return Ok(Transformed::yes(Wrapped::around(&node, Gating)));
     }
+    let (node, is_new) = match constants::stepped(&node)? {
+        Some(node) => (node, true),
+        None => (node, false),
+    };
     let in_steps = match carried(&node)? {
         Some(join) => Some(join),
         None => stepped(&node)?,
     };
-    Ok(in_steps.map_or_else(|| Transformed::no(node), Transformed::yes))
+    let other = |node| Transformed::new_transformed(node, is_new);
+    Ok(in_steps.map_or_else(|| other(node), Transformed::yes))
 }
 
 /// Whether a leaf gives way by itself, or is too short to.

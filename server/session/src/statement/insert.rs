@@ -20,7 +20,7 @@ use millrace_planner::relation::relations;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types;
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, rows_bytes};
 
 use crate::keys::check_unique;
 use crate::names;
@@ -81,7 +81,7 @@ pub(crate) async fn change(session: &Arc<Session>, scope: Scope, mut insert: Ins
                 Some(Overriding::User) => overriding::without_identities(relation, &mut given, &mut batches)?,
             }
             let builder = RowBuilder::new(session.database(), &scope, relation, &given)?;
-            whole_rows(&builder, &batches)?
+            whole_rows(session, &builder, &batches)?
         }
         None => {
             let builder = RowBuilder::new(session.database(), &scope, relation, &[])?;
@@ -322,22 +322,34 @@ pub(crate) fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
 }
 
-fn whole_rows(builder: &RowBuilder, batches: &[RecordBatch]) -> SqlResult<Vec<RecordBatch>> {
-    batches
-        .iter()
-        .map(|batch| {
-            let schema = batch.schema();
-            let given: Vec<(Arc<Field>, _)> = schema
-                .fields()
-                .iter()
-                .cloned()
-                .zip(batch.columns().iter().cloned())
-                .collect();
-            builder
-                .build(&given, batch.num_rows())
-                .map_err(|failure| *failure.error)
-        })
-        .collect()
+/// Rows of which a step makes whole rows: defaults may be wide.
+const STEP_ROWS: usize = 1_024;
+
+/// The rows with all columns of their relation.
+///
+/// # Errors
+/// A value is none of its column, or there is not so much memory.
+pub(crate) fn whole_rows(
+    session: &Session,
+    builder: &RowBuilder,
+    batches: &[RecordBatch],
+) -> SqlResult<Vec<RecordBatch>> {
+    let mut whole = vec![];
+    let mut kept = session.kept_rows();
+    for batch in batches {
+        let schema = batch.schema();
+        for from in (0..batch.num_rows()).step_by(STEP_ROWS) {
+            let step = batch.slice(from, STEP_ROWS.min(batch.num_rows() - from));
+            let columns = step.columns().iter().cloned();
+            let given: Vec<(Arc<Field>, _)> = schema.fields().iter().cloned().zip(columns).collect();
+            let built = builder
+                .build(&given, step.num_rows())
+                .map_err(|failure| *failure.error)?;
+            kept.add(rows_bytes(&built))?;
+            whole.push(built);
+        }
+    }
+    Ok(whole)
 }
 
 /// Rows that are all new.

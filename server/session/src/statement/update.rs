@@ -20,7 +20,7 @@ use millrace_functions::{own, syntax};
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
-use millrace_storage::ChangeBatch;
+use millrace_storage::{ChangeBatch, rows_bytes};
 
 use crate::access;
 use crate::keys::check_unique;
@@ -29,6 +29,7 @@ use crate::sequences;
 use crate::session::Session;
 use crate::statement::returning::{self, Beside, Changed, ROW};
 use crate::statement::select;
+use crate::statement_memory::check_columns;
 use crate::{names, write};
 
 /// The columns that a statement assigns, and to what.
@@ -257,6 +258,10 @@ pub(crate) async fn change(
     } = bind(session, &scope, with, &update, relation)?;
     let write = session.begin_write(relation).await?;
     let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
+    // Rows before and after, each as a whole, and both.
+    let bytes: usize = batches.iter().map(rows_bytes).sum();
+    check_columns(&batches)?;
+    let _charge = session.keep_rows(bytes * 2)?;
     let batches = once_each(batches, is_joined)?;
     Beside::take(
         &mut beside,

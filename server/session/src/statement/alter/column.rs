@@ -14,7 +14,7 @@ use millrace_engine::TableLocks;
 use millrace_functions::sql::{named_types, rewrite};
 use millrace_parser::ast::ColumnDefinition;
 use millrace_parser::walk::walk_expressions_mut;
-use millrace_planner::{Binder, RelationKind};
+use millrace_planner::{Binder, RelationId, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 
@@ -23,6 +23,7 @@ use crate::notice::Severity;
 use crate::sequences;
 use crate::session::Session;
 use crate::statement::create_relation::{check_columns, check_expressions, columns};
+use crate::statement_memory::check_column;
 
 /// Rows that are written from now on get another default, or none.
 pub(super) fn set_default(
@@ -148,7 +149,12 @@ pub(super) fn add_column(
     let Some(mut column) = new_column(session, object, definition, if_not_exists)? else {
         return Ok(());
     };
-    column.added = Some(value_in_old_rows(session, scope, object, &column)?);
+    let value = value_in_old_rows(session, scope, object, &column)?;
+    let rows = session.database().runtime().rows(RelationId(object.id.0));
+    let bytes = value.size().saturating_mul(rows.unwrap_or(0) as usize);
+    check_column(bytes)?;
+    let _charge = session.keep_rows(bytes)?;
+    column.added = Some(value);
     let mut changed = relation.columns.clone();
     changed.push(column.clone());
     check_columns(changed.iter().map(|column| column.field.name().as_str()))?;

@@ -20,6 +20,7 @@ use crate::outcome::{CommandTag, Outcome};
 use crate::query::{Providers, schema_of};
 use crate::session::Session;
 use crate::statement::create_view::check_stored;
+use crate::statement::insert::whole_rows;
 use crate::statement::{done, select};
 
 pub(super) async fn table_as(
@@ -108,22 +109,10 @@ async fn fill(
         .ok_or_else(|| SqlError::internal("a table that was just created is not a relation"))?;
     let scope = session.scope();
     let builder = RowBuilder::new(session.database(), &scope, relation, positions)?;
-    let mut changes = vec![];
-    let mut rows = 0;
-    for batch in batches {
-        let schema = batch.schema();
-        let given: Vec<_> = schema
-            .fields()
-            .iter()
-            .cloned()
-            .zip(batch.columns().iter().cloned())
-            .collect();
-        let whole = builder
-            .build(&given, batch.num_rows())
-            .map_err(|failure| *failure.error)?;
-        rows += whole.num_rows() as u64;
-        changes.push(ChangeBatch::insertions(whole));
-    }
+    let whole = whole_rows(session, &builder, &batches)?;
+    drop(batches);
+    let rows = whole.iter().map(|batch| batch.num_rows() as u64).sum();
+    let changes = whole.into_iter().map(ChangeBatch::insertions).collect();
     let write = session.begin_write(relation).await?;
     write.finish(changes).await?;
     Ok(rows)
