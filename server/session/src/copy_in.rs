@@ -43,7 +43,8 @@ use crate::write::WriteScope;
 /// Rows that are converted at a time.
 pub const BATCH_ROWS: usize = 16_384;
 
-/// Rows in memory, in bytes, beyond which a COPY is appended before its end.
+/// Rows in memory, in bytes, beyond which a COPY is appended before its end. Where memory is less it is an eighth of that: a write takes
+/// three times its rows beside them.
 pub const CHUNK_BYTES_MAX: usize = 256 << 20;
 
 /// Batches that are converted at once; the connection waits for the oldest when there are more.
@@ -308,7 +309,7 @@ impl CopyIn {
                 self.convert()?;
                 self.collect(CONVERSIONS_MAX).await?;
             }
-            if self.charge.bytes() > CHUNK_BYTES_MAX && !self.waits_for_commit() {
+            if self.charge.bytes() > self.chunk_bytes_max() && !self.waits_for_commit() {
                 if self.key.is_some() {
                     return Err(SqlError::new(
                         SqlState::ProgramLimitExceeded,
@@ -378,6 +379,11 @@ impl CopyIn {
         .with_context(self.what)
     }
 
+    fn chunk_bytes_max(&self) -> usize {
+        let memory = self.session.database().runtime().memory();
+        CHUNK_BYTES_MAX.min(memory.limit() / 8)
+    }
+
     /// Remembers a failure and says what of the data was kept.
     fn note(&mut self, result: SqlResult<()>) -> SqlResult<()> {
         result.map_err(|mut error| {
@@ -386,7 +392,7 @@ impl CopyIn {
                     "{}The first {} rows were stored: data of more than {} MB is appended in chunks.",
                     error.detail.map(|detail| detail + " ").unwrap_or_default(),
                     self.appended,
-                    CHUNK_BYTES_MAX >> 20
+                    self.chunk_bytes_max() >> 20
                 ));
             }
             self.session.fail_transaction();

@@ -20,7 +20,7 @@ use millrace_postgres::types;
 use millrace_postgres::types::named::{TypeNames, resolved};
 use millrace_storage::ObjectId;
 use millrace_system::pg_catalog::functions::{NAME_OF_RELATION, OID_OF_RELATION};
-use millrace_system::pg_catalog::{FIRST_OID, namespace_oid};
+use millrace_system::pg_catalog::{FIRST_OID, namespace_oid, oid};
 use postgres_types::Type;
 
 use crate::session::Session;
@@ -194,15 +194,25 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
     {
         return found(session, text, kind).map(|(_, name)| Some(syntax::text(&name)));
     }
-    // Functions have no oids: what holds one has the name.
+    // Of functions that were made by SQL.
     if let Expr::Cast { expr, data_type, .. } = expr
         && matches!(
             data_type.to_string().to_lowercase().as_str(),
-            "regproc" | "pg_catalog.regproc"
+            "oid" | "pg_catalog.oid" | "bigint"
         )
+        && let Expr::Cast { expr, data_type, .. } = expr.as_ref()
+        && is_of_function(data_type)
         && let Some(text) = literal(expr)
     {
-        let parts = name_parts(text);
+        let oid = function_oid(session, text)?;
+        return Ok(Some(Expr::value(Value::Number(oid.to_string(), false))));
+    }
+    // PostgreSQL's own have no oids: what holds one has the name.
+    if let Expr::Cast { expr, data_type, .. } = expr
+        && is_of_function(data_type)
+        && let Some(text) = literal(expr)
+    {
+        let parts = name_parts(without_arguments(text));
         return Ok(parts.last().map(|name| syntax::text(name)));
     }
     // The name of a type whose oid is a value: `t.oid::regtype::text`.
@@ -242,6 +252,35 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
         return Ok(Some(Expr::value(Value::Number(oid.to_string(), false))));
     }
     Ok(None)
+}
+
+fn is_of_function(data_type: &DataType) -> bool {
+    let name = data_type.to_string().to_lowercase();
+    matches!(name.trim_start_matches("pg_catalog."), "regproc" | "regprocedure")
+}
+
+/// `f(integer, text)` as `f`.
+fn without_arguments(text: &str) -> &str {
+    text.split('(').next().unwrap_or(text).trim()
+}
+
+/// The oid of a function that was made by SQL.
+fn function_oid(session: &Session, text: &str) -> SqlResult<i64> {
+    let scope = session.scope();
+    let parts = name_parts(without_arguments(text));
+    let name = parts.last().map(String::as_str).unwrap_or_default();
+    let schemas = match parts.as_slice() {
+        [schema, _] => vec![schema.clone()],
+        _ => scope.search_path.clone(),
+    };
+    let mut schemas = schemas.iter();
+    let found = schemas.find_map(|schema| scope.catalog.function(&scope.database, schema, name));
+    found.map(|function| oid(function.id)).ok_or_else(|| {
+        SqlError::new(
+            SqlState::UndefinedFunction,
+            format!("function \"{text}\" does not exist"),
+        )
+    })
 }
 
 /// The oid of a relation that a function is asked about by name.

@@ -1,10 +1,11 @@
 //! Functions that stand for what is none in DataFusion, so that it has limits too: `||` of texts, constants that are large, and
 //! texts that are compared with a pattern.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, StringArray};
-use arrow::compute::kernels::concat_elements::{concat_elements_dyn, concat_elements_utf8_many};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray, StringBuilder};
+use arrow::compute::kernels::concat_elements::concat_elements_dyn;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::binary::BinaryTypeCoercer;
@@ -93,7 +94,7 @@ impl ScalarUDFImpl for Joined {
         on_arrays(&args, |arrays, _| {
             let texts: Option<Vec<&StringArray>> = arrays.iter().map(|array| array.as_string_opt()).collect();
             if let Some(texts) = texts {
-                return Ok(Arc::new(concat_elements_utf8_many(&texts)?));
+                return Ok(Arc::new(joined_texts(&texts)));
             }
             let (first, others) = arrays
                 .split_first()
@@ -104,6 +105,29 @@ impl ScalarUDFImpl for Joined {
             Ok(joined?)
         })
     }
+}
+
+/// The texts of each row, one behind the other; NULL if one of them is. Arrow's own takes room for all of the buffers of its arguments, of
+/// which they may be a small slice.
+fn joined_texts(sides: &[&StringArray]) -> StringArray {
+    let rows = sides.first().map_or(0, |side| side.len());
+    let bytes = sides.iter().map(|side| {
+        let offsets = side.value_offsets();
+        (offsets[side.len()] - offsets[0]) as usize
+    });
+    let mut joined = StringBuilder::with_capacity(rows, bytes.sum());
+    for row in 0..rows {
+        if sides.iter().any(|side| side.is_null(row)) {
+            joined.append_null();
+            continue;
+        }
+        for side in sides {
+            // What a builder is given it takes.
+            let _ = joined.write_str(side.value(row));
+        }
+        joined.append_value("");
+    }
+    joined.finish()
 }
 
 /// The function of a large constant: it answers with it.
@@ -156,5 +180,22 @@ impl ScalarUDFImpl for Same {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let first = args.args.into_iter().next();
         first.ok_or_else(|| exec_datafusion_err!("{} has an argument", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_slices_take_what_is_theirs() {
+        let long =
+            StringArray::from_iter((0..100_000).map(|row| (row % 7 != 0).then(|| format!("text {row}"))));
+        let short = StringArray::from(vec!["x"; 100_000]);
+        let (left, right) = (long.slice(1_000, 20), short.slice(5, 20));
+        let joined = joined_texts(&[&left, &right, &left]);
+        let expected = (1_000..1_020).map(|row| (row % 7 != 0).then(|| format!("text {row}xtext {row}")));
+        assert_eq!(joined, StringArray::from_iter(expected));
+        assert!(joined.get_array_memory_size() < 4_000);
     }
 }

@@ -19,6 +19,15 @@ async fn what_is_too_large_for_one_write_is_appended_in_pieces() {
     let other = f.other_session();
     let count = async || run(&other, "SELECT count(*) FROM t").await.unwrap();
     assert_eq!(count().await, ["0"]);
+    assert_eq!(copy.chunk_bytes_max(), CHUNK_BYTES_MAX);
+    let limit = 800 << 20;
+    f.other_session()
+        .database()
+        .runtime()
+        .memory()
+        .set_limit(Some(limit));
+    assert_eq!(copy.chunk_bytes_max(), limit / 8);
+    f.other_session().database().runtime().memory().set_limit(None);
     // As if these rows were large.
     copy.charge.resize(CHUNK_BYTES_MAX + 1);
     copy.push(b"7\n").await.unwrap();

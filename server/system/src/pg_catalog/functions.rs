@@ -171,6 +171,15 @@ const ASKED: &[(&str, Apply)] = &[
     ("pg_get_function_result", |seen, args, row| {
         Ok(oid(args, row).map(|oid| procs::result(&seen.catalog, oid)))
     }),
+    ("pg_get_functiondef", |seen, args, row| {
+        let named = |name: String| {
+            let mut path = seen.search_path.iter();
+            let found = path.find_map(|schema| seen.catalog.function(&seen.database, schema, &name));
+            found.map(|function| super::oid(function.id))
+        };
+        let asked = oid(args, row).or_else(|| text(args, 0, row).and_then(named));
+        Ok(asked.and_then(|oid| procs::definition(&seen.catalog, oid)))
+    }),
     ("pg_get_function_arguments", |seen, args, row| {
         Ok(oid(args, row).map(|oid| procs::arguments(&seen.catalog, oid)))
     }),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::logical_expr::LogicalPlanBuilder;
-use datafusion::sql::sqlparser::ast::DataType;
+use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use millrace_catalog::function::FunctionDef;
 use millrace_catalog::{CatalogSnapshot, Definition, Object};
+use millrace_parser::quote_identifier;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types;
@@ -101,25 +102,44 @@ fn type_name(data_type: &DataType) -> String {
 /// The type of a function's result; of PostgreSQL's own it is not kept.
 pub(super) fn result(catalog: &CatalogSnapshot, oid: i64) -> String {
     let found = definitions::object(catalog, oid).and_then(|object| of(object));
-    found.map_or_else(|| "any".to_owned(), |function| type_name(&function.returns))
+    found.map_or_else(|| "any".to_owned(), returned)
+}
+
+fn returned(function: &FunctionDef) -> String {
+    match function.rows.is_empty() {
+        true => type_name(&function.returns),
+        false => format!("TABLE({})", listed(&function.rows)),
+    }
+}
+
+/// The statement that makes a function, as PostgreSQL writes it; none of an aggregate.
+pub(super) fn definition(catalog: &CatalogSnapshot, oid: i64) -> Option<String> {
+    let object = definitions::object(catalog, oid)?;
+    let function = of(object).filter(|function| !function.is_aggregate)?;
+    let body = match &function.body {
+        Expr::Subquery(query) if !function.rows.is_empty() => query.to_string(),
+        body => format!("SELECT {body}"),
+    };
+    Some(format!(
+        "CREATE OR REPLACE FUNCTION {}.{}({})\n RETURNS {}\n LANGUAGE sql\nAS $function${body}$function$\n",
+        quote_identifier(&object.schema),
+        quote_identifier(&object.name),
+        listed(&function.parameters),
+        returned(function),
+    ))
 }
 
 /// The names and types of a function's arguments.
 pub(super) fn arguments(catalog: &CatalogSnapshot, oid: i64) -> String {
     let found = definitions::object(catalog, oid).and_then(|object| of(object));
-    let parameters = found
-        .map(|function| function.parameters.as_slice())
-        .unwrap_or_default();
-    let written: Vec<String> = parameters
-        .iter()
-        .map(|(name, data_type)| match name.as_str() {
-            "" => type_name(data_type),
-            name => format!(
-                "{} {}",
-                millrace_parser::quote_identifier(name),
-                type_name(data_type)
-            ),
-        })
-        .collect();
-    written.join(", ")
+    let parameters = found.map(|function| function.parameters.as_slice());
+    listed(parameters.unwrap_or_default())
+}
+
+fn listed(named: &[(String, DataType)]) -> String {
+    let each = named.iter().map(|(name, data_type)| match name.as_str() {
+        "" => type_name(data_type),
+        name => format!("{} {}", quote_identifier(name), type_name(data_type)),
+    });
+    each.collect::<Vec<_>>().join(", ")
 }
