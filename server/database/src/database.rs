@@ -234,6 +234,7 @@ impl Database {
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let sessions = Arc::new(Sessions::default());
         sessions.statements.charge_to(runtime.memory());
+        sessions.measure_by(runtime.memory(), store.logs());
         let sequences = Arc::new(Sequences::default());
         let (state, system) = engine::build(
             &options,
@@ -275,7 +276,6 @@ impl Database {
             closing: AtomicBool::new(false),
         });
         database.sequences.belong_to(&database);
-        database.sessions.belong_to(&database);
         Ok(database)
     }
 

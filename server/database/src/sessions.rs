@@ -12,12 +12,12 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use millrace_catalog::Object;
 use millrace_planner::RelationId;
+use millrace_resource::memory::Memory;
 use millrace_resource::query_memory::TenantMemory;
 use millrace_schedule::cpu::QueryClass;
-use millrace_storage::ObjectId;
+use millrace_storage::{LogStore, ObjectId};
 use parking_lot::Mutex;
 
-use crate::Database;
 use crate::clock::now_ms;
 use crate::running::CancelHandle;
 use crate::sessions::advisory::AdvisoryLocks;
@@ -208,6 +208,14 @@ pub struct PreparedShown {
     pub parameter_types: Vec<String>,
 }
 
+/// Where the bytes of relations are known.
+pub struct Bytes {
+    /// Those in memory, and put on disk.
+    pub memory: Arc<Memory>,
+    /// Those of their logs.
+    pub logs: Arc<LogStore>,
+}
+
 /// By their ids.
 #[derive(Default)]
 pub struct Sessions {
@@ -217,8 +225,8 @@ pub struct Sessions {
     pub news: News,
     /// What they have executed.
     pub statements: Statements,
-    /// What they are sessions of; not before it is put together.
-    database: OnceLock<Weak<Database>>,
+    /// Where the bytes of relations are known.
+    bytes: OnceLock<Bytes>,
     by_id: Mutex<BTreeMap<i32, Weak<dyn SessionStatus>>>,
     /// What the queries of roles with a limit have.
     memory: Mutex<BTreeMap<ObjectId, Weak<TenantMemory>>>,
@@ -231,13 +239,15 @@ impl fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn belong_to(&self, database: &Arc<Database>) {
-        let _ = self.database.set(Arc::downgrade(database));
+    /// Says where the bytes of relations are known.
+    pub(crate) fn measure_by(&self, memory: &Arc<Memory>, logs: &Arc<LogStore>) {
+        let (memory, logs) = (Arc::clone(memory), Arc::clone(logs));
+        let _ = self.bytes.set(Bytes { memory, logs });
     }
 
-    /// What they are sessions of; none while it is put together, or taken apart.
-    pub fn database(&self) -> Option<Arc<Database>> {
-        self.database.get().and_then(Weak::upgrade)
+    /// Where the bytes of relations are known; none in a database that has no store.
+    pub fn bytes(&self) -> Option<&Bytes> {
+        self.bytes.get()
     }
 
     /// Those that there are, by id.

@@ -21,7 +21,7 @@ use millrace_postgres::error::{SqlError, SqlState};
 use millrace_postgres::types::{self, ANNOTATION, is_text};
 use millrace_sql::workarounds::case_type::agreed;
 
-use crate::quoted::{narrowed, read_beside};
+use crate::quoted::{is_number, narrowed, read_beside};
 use crate::{division, names};
 
 /// An operation.
@@ -460,18 +460,6 @@ fn is_arithmetic(operator: &BinaryOperator) -> bool {
 fn is_comparison(operator: &BinaryOperator) -> bool {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq)
-}
-
-pub(crate) fn is_number(data_type: &DataType) -> bool {
-    matches!(
-        data_type,
-        DataType::Int16
-            | DataType::Int32
-            | DataType::Int64
-            | DataType::Float32
-            | DataType::Float64
-            | DataType::Decimal128(..)
-    )
 }
 
 /// Whether there may be an arithmetic operator: not between a number and a text, or with booleans, nor a sum of two times.

@@ -14,7 +14,6 @@ use millrace_postgres::types::parse::number::exact_digits;
 use millrace_postgres::types::{self, ANNOTATION, parse};
 
 use crate::arguments;
-use crate::arithmetic::is_number;
 
 /// An integer literal that fits an `integer`, as one.
 pub(crate) fn narrowed(expr: Expr) -> Expr {
@@ -116,4 +115,16 @@ pub(crate) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
         parse::value(other, Some(text))?
     };
     Ok(Some(Expr::Literal(arguments::constant(&value)?, None)))
+}
+
+pub(crate) fn is_number(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Decimal128(..)
+    )
 }

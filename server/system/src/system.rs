@@ -39,7 +39,7 @@ pub fn system(
         sessions: Arc::clone(sessions),
     };
     let mut functions = pg_catalog::functions::udfs(catalog);
-    functions.extend(pg_catalog::sizes::udfs(sessions));
+    functions.extend(pg_catalog::sizes::udfs(catalog, sessions));
     functions.extend(cancel::udfs(sessions).into_iter().map(Arc::new));
     functions.extend(pg_catalog::statements::udfs(sessions).into_iter().map(Arc::new));
     Ok(System {

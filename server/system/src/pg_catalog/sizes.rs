@@ -8,9 +8,11 @@
 //! `pg_indexes_size` is 0, and an index has no size: it is a part of its table. A database is all of its relations.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
@@ -18,12 +20,11 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use millrace_catalog::{CatalogSnapshot, Object};
-use millrace_database::Database;
-use millrace_database::sessions::Sessions;
+use millrace_database::sessions::{Bytes, Sessions};
 use millrace_functions::system::{any_arguments, number};
 use millrace_planner::RelationId;
 use millrace_resource::memory::Holder;
-use millrace_storage::ObjectKind;
+use millrace_storage::{LogStore, ObjectKind};
 
 use super::functions::text;
 use super::oid;
@@ -47,11 +48,12 @@ const SIZES: [(&str, Size); 5] = [
 ];
 
 /// The functions.
-pub fn udfs(sessions: &Arc<Sessions>) -> Vec<Arc<ScalarUDF>> {
+pub fn udfs(catalog: &Arc<ArcSwap<CatalogSnapshot>>, sessions: &Arc<Sessions>) -> Vec<Arc<ScalarUDF>> {
     let made = |(name, size): &(&'static str, Size)| {
         Arc::new(ScalarUDF::from(SizeOf {
             name,
             size: *size,
+            catalog: Arc::clone(catalog),
             sessions: Arc::clone(sessions),
             signature: any_arguments(Volatility::Stable),
         }))
@@ -60,24 +62,24 @@ pub fn udfs(sessions: &Arc<Sessions>) -> Vec<Arc<ScalarUDF>> {
 }
 
 /// Bytes of relations at one moment.
-struct Measured {
-    database: Arc<Database>,
+struct Measured<'a> {
+    logs: &'a LogStore,
     catalog: Arc<CatalogSnapshot>,
     /// In memory, and put on disk.
     held: HashMap<RelationId, usize>,
 }
 
-impl Measured {
-    fn of(database: Arc<Database>) -> Measured {
-        let accounts = database.runtime().memory().accounts();
+impl Measured<'_> {
+    fn of(bytes: &Bytes, catalog: Arc<CatalogSnapshot>) -> Measured<'_> {
+        let accounts = bytes.memory.accounts();
         let held = accounts.into_iter().filter_map(|account| match account.holder {
             Holder::Relation(id) => Some((id, account.total() + account.on_disk)),
             Holder::Query(_) | Holder::Clients => None,
         });
         Measured {
             held: held.collect(),
-            catalog: database.catalog(),
-            database,
+            catalog,
+            logs: &bytes.logs,
         }
     }
 
@@ -94,7 +96,7 @@ impl Measured {
     }
 
     fn log(&self, object: &Object) -> u64 {
-        self.database.store().logs().bytes(object.id.0)
+        self.logs.bytes(object.id.0)
     }
 
     fn rows(&self, object: &Object) -> u64 {
@@ -147,12 +149,18 @@ fn has_rows(object: &Object) -> bool {
     )
 }
 
-#[derive(Debug)]
 struct SizeOf {
     name: &'static str,
     size: Size,
+    catalog: Arc<ArcSwap<CatalogSnapshot>>,
     sessions: Arc<Sessions>,
     signature: Signature,
+}
+
+impl fmt::Debug for SizeOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 impl PartialEq for SizeOf {
@@ -186,7 +194,8 @@ impl ScalarUDFImpl for SizeOf {
         let rows = args.number_rows;
         let arrays = args.args.iter().map(|arg| arg.to_array(rows));
         let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
-        let measured = self.sessions.database().map(Measured::of);
+        let bytes = self.sessions.bytes();
+        let measured = bytes.map(|bytes| Measured::of(bytes, self.catalog.load_full()));
         let size = |row: usize| {
             let bytes = measured.as_ref()?.size(self.size, &arrays, row)?;
             i64::try_from(bytes).ok()
