@@ -1,7 +1,7 @@
 //! Quoted literals as arguments: `left(v, '3')`, `abs('5')`, `sha256('\x61')`. They have no type of their own, and are read as what the
 //! function takes there.
 //!
-//! The list is made from PostgreSQL's catalog: for each function and number of arguments, the types of those that are the same in all
+//! `sql-tests/differential/quoted_arguments.py` makes the list from PostgreSQL's catalog: for each function and number of arguments, the types of those that are the same in all
 //! functions of that name, and behind a bar the types that are chosen when all arguments are quoted. `-`: a text, or there
 //! is more than one.
 
@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use datafusion::sql::sqlparser::ast::{Expr, LimitClause, Query, Value};
-
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use super::literals::{number_text, quoted, typed};
