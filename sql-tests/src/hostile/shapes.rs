@@ -8,7 +8,7 @@ impl Grammar<'_> {
     /// A query or a definition.
     pub(super) fn shape(&mut self) -> Attack {
         let one = |sql: String| Attack::Statements(vec![sql]);
-        match self.random.random_range(0..16) {
+        match self.random.random_range(0..18) {
             0 => one(self.joins()),
             1 => one(self.grouping_sets()),
             2 => one(self.subqueries()),
@@ -27,6 +27,8 @@ impl Grammar<'_> {
                 self.rows()
             )),
             13 => self.savepoints(),
+            16 => self.writes(),
+            17 => one(self.constants()),
             14 => one(format!(
                 "EXPLAIN ANALYZE SELECT count(*) FROM t, t AS u, t AS w, generate_series(1, {}) AS s(g) WHERE {}",
                 self.rows(),
@@ -266,6 +268,71 @@ impl Grammar<'_> {
             "UPDATE wide SET c1 = c0 + 1".to_owned(),
             "DROP TABLE IF EXISTS wide".to_owned(),
         ])
+    }
+
+    /// A table of its own that is filled, and changed as a whole.
+    fn writes(&mut self) -> Attack {
+        let mut statements = vec![
+            "DROP TABLE IF EXISTS written".to_owned(),
+            format!(
+                "CREATE TABLE written AS SELECT g AS id, {}::text AS v FROM generate_series(1, {}) AS s(g)",
+                self.any(),
+                self.rows()
+            ),
+        ];
+        for _ in 0..self.random.random_range(1..4) {
+            statements.push(match self.random.random_range(0..6) {
+                0 => format!("UPDATE written SET v = {}", self.literal()),
+                1 => format!("UPDATE written SET v = v || {}", self.text(1)),
+                2 => format!(
+                    "ALTER TABLE written ADD COLUMN IF NOT EXISTS w TEXT DEFAULT {}",
+                    self.literal()
+                ),
+                3 => "INSERT INTO written SELECT * FROM written".to_owned(),
+                4 => format!(
+                    "DELETE FROM written WHERE id % 2 = 0 RETURNING id, {}",
+                    self.literal()
+                ),
+                _ => format!(
+                    "MERGE INTO written USING own ON written.id = own.id WHEN MATCHED THEN UPDATE SET v = {} \
+                     WHEN NOT MATCHED THEN INSERT (id, v) VALUES (own.id, {})",
+                    self.literal(),
+                    self.literal()
+                ),
+            });
+        }
+        statements.push("DROP TABLE IF EXISTS written".to_owned());
+        Attack::Statements(statements)
+    }
+
+    /// Constants that stand in each row of what is only counted.
+    fn constants(&mut self) -> String {
+        let chosen = format!(
+            "CASE WHEN g > 5 THEN {} WHEN g > 2 THEN {} ELSE {} END",
+            self.literal(),
+            self.literal(),
+            self.literal()
+        );
+        let counted = self.pick(&[
+            "max(length(x))",
+            "count(DISTINCT x)",
+            "max(x)",
+            "count(x || x)",
+            "min(upper(x))",
+        ]);
+        let rows = self.rows();
+        match self.random.random_range(0..3) {
+            0 => format!(
+                "SELECT {counted} FROM (SELECT {chosen} AS x FROM generate_series(1, {rows}) AS s(g)) AS q"
+            ),
+            1 => format!(
+                "SELECT {counted} FROM (SELECT {} AS x FROM generate_series(1, {rows}) AS s(g) WHERE {chosen} > 'a') AS q",
+                self.literal()
+            ),
+            _ => format!(
+                "SELECT {counted} FROM (SELECT {chosen} AS x, g FROM generate_series(1, {rows}) AS s(g)) AS q GROUP BY g % 3 ORDER BY 1"
+            ),
+        }
     }
 
     fn savepoints(&mut self) -> Attack {
