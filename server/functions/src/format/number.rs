@@ -3,7 +3,7 @@
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use super::moment::ordinal_suffix;
-use super::pattern::Case;
+use super::pattern::{Case, check_length};
 
 /// A part of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,8 +126,9 @@ impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// Its parts contradict each other (42601), or one of them is not supported.
+    /// It is too long, its parts contradict each other (42601), or one of them is not supported.
     pub fn parse(text: &str) -> SqlResult<Pattern> {
+        check_length(text)?;
         let mut pattern = Pattern {
             items: vec![],
             before: 0,

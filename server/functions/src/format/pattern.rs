@@ -3,7 +3,7 @@
 //! The parts are known in upper and in lower case, names of months and days also with a capital. What is no part stands
 //! for itself, and so does everything in double quotes.
 
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 /// What a part of a pattern says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,11 +220,32 @@ fn field(text: &str) -> Option<(Field, &'static str, Case)> {
         .max_by_key(|(_, name, _)| name.len())
 }
 
+/// Bytes of a pattern. Each becomes many times as many, for which nobody asks.
+const BYTES_MAX: usize = 64 << 10;
+
+/// Refuses a pattern that is too long.
+///
+/// # Errors
+/// It is.
+pub fn check_length(pattern: &str) -> SqlResult<()> {
+    match pattern.len() > BYTES_MAX {
+        true => Err(SqlError::new(
+            SqlState::ProgramLimitExceeded,
+            format!(
+                "a pattern of {} bytes exceeds the limit of {BYTES_MAX} bytes",
+                pattern.len()
+            ),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Cuts a pattern.
 ///
 /// # Errors
-/// It asks for `SP`, which writes numbers in words in some day.
+/// It is too long, or asks for `SP`, which writes numbers in words in some day.
 pub fn parse(pattern: &str) -> SqlResult<Vec<Item>> {
+    check_length(pattern)?;
     let mut items = vec![];
     let mut rest = pattern;
     let mut quoted = false;
