@@ -7,22 +7,20 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CaseExpr, Literal};
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, SendableRecordBatchStream,
 };
-use futures::TryStreamExt;
 use millrace_state::width::COPIED_BYTES_MAX;
 
-use super::gate::give_way;
+use super::steps::in_steps;
 use super::wrap::{Wrap, Wrapped};
 
-/// Rows that a step has at least as a rule: with constants that allow as many nothing is done.
+/// Rows of a usual batch: where constants leave room for as many, nothing is done.
 const ROWS: usize = 8_192;
 
 /// A node whose input comes in steps; none if its constants are small.
@@ -83,24 +81,8 @@ impl Wrap for InSteps {
         _context: &TaskContext,
     ) -> Result<SendableRecordBatchStream> {
         let rows_max = self.rows;
-        let steps =
-            futures::stream::try_unfold((rows, None::<RecordBatch>), move |(mut rows, rest)| async move {
-                let batch = match rest {
-                    Some(rest) => {
-                        give_way().await;
-                        rest
-                    }
-                    None => match rows.try_next().await? {
-                        Some(batch) => batch,
-                        None => return Ok(None),
-                    },
-                };
-                let step = batch.slice(0, rows_max.min(batch.num_rows()));
-                let left = batch.num_rows() - step.num_rows();
-                let rest = (left > 0).then(|| batch.slice(step.num_rows(), left));
-                Ok::<_, DataFusionError>(Some((step, (rows, rest))))
-            });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, steps)))
+        let next = move |batch: &RecordBatch| Ok(batch.slice(0, rows_max.min(batch.num_rows())));
+        Ok(in_steps(rows, schema, next))
     }
 }
 

@@ -232,31 +232,41 @@ impl Wrap for Below {
             });
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, charged)));
         }
-        let steps = futures::stream::try_unfold((rows, None::<RecordBatch>), move |(mut rows, rest)| {
-            let (below, pool) = (below.clone(), Arc::clone(&pool));
-            async move {
-                let batch = match rest {
-                    Some(rest) => rest,
-                    None => match rows.try_next().await? {
-                        Some(batch) => batch,
-                        None => return Ok(None),
-                    },
-                };
-                let step = below.step(&batch)?;
-                let now = batch.slice(0, step.min(batch.num_rows()));
-                if below.keeps {
-                    below.charge(&now, 0, &pool)?;
-                }
-                let left = batch.num_rows() - now.num_rows();
-                let rest = (left > 0).then(|| batch.slice(now.num_rows(), left));
-                if rest.is_some() {
-                    give_way().await;
-                }
-                Ok::<_, DataFusionError>(Some((now, (rows, rest))))
+        let step = move |batch: &RecordBatch| {
+            let now = batch.slice(0, below.step(batch)?.min(batch.num_rows()));
+            if below.keeps {
+                below.charge(&now, 0, &pool)?;
             }
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, steps)))
+            Ok(now)
+        };
+        Ok(in_steps(rows, schema, step))
     }
+}
+
+/// Rows in steps: `next` takes the first rows of those that are left of a batch.
+pub(super) fn in_steps(
+    rows: SendableRecordBatchStream,
+    schema: SchemaRef,
+    next: impl Fn(&RecordBatch) -> Result<RecordBatch> + Send + 'static,
+) -> SendableRecordBatchStream {
+    let begin = (rows, None::<RecordBatch>, next);
+    let steps = futures::stream::try_unfold(begin, |(mut rows, rest, next)| async move {
+        let batch = match rest {
+            Some(rest) => rest,
+            None => match rows.try_next().await? {
+                Some(batch) => batch,
+                None => return Ok(None),
+            },
+        };
+        let now = next(&batch)?;
+        let left = batch.num_rows() - now.num_rows();
+        let rest = (left > 0).then(|| batch.slice(now.num_rows(), left));
+        if rest.is_some() {
+            give_way().await;
+        }
+        Ok::<_, DataFusionError>(Some((now, (rows, rest, next))))
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, steps))
 }
 
 /// What functions over whole partitions of windows will make: each row has a value of its partition.
