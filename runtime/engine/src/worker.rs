@@ -395,6 +395,15 @@ impl Worker {
                 let transfer = Arc::clone(self).take_copy(pipeline, version, id, from, ended);
                 self.transport.transfer(transfer.boxed());
             }
+            LocalAction::KeepOwn(template) => {
+                for shape in &template.views {
+                    if let Some(view) = self.view(shape.id, shape.incarnation) {
+                        view.prepared(template.version);
+                    }
+                }
+            }
+            // What one worker of this process has, all have.
+            LocalAction::Discard { .. } => {}
             LocalAction::DropCopies { pipeline, tasks } => self.shuffle.lock().drop_copies(pipeline, &tasks),
         }
     }
@@ -521,5 +530,11 @@ impl Tasks for Worker {
             } else {
                 !view.idle_without_input(stage, partition, time)
             }
+    }
+
+    fn has_state(&self, part: Part, version: u64) -> bool {
+        let views = self.views.read();
+        // Without the view there is nothing to bring its state to.
+        (views.get(&part.view)).is_none_or(|view| view.has_state(part.stage, part.partition, version))
     }
 }

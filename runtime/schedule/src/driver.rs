@@ -33,7 +33,7 @@ use millrace_planner::RelationId;
 use crate::group_size::GroupSize;
 use crate::id::{PipelineId, Ticket, WorkerId};
 use crate::message::{ToDriver, ToWorker};
-use crate::template::Template;
+use crate::template::{Replay, Template};
 pub use event::{Command, Event};
 pub use faucets::{FaucetCause, FaucetRecord};
 use membership::Liveness;
@@ -55,6 +55,15 @@ pub enum CheckpointPolicy {
 }
 
 impl CheckpointPolicy {
+    /// Whether there are any with so many workers.
+    fn is_on(self, workers: usize) -> bool {
+        match self {
+            CheckpointPolicy::Shared { .. } => workers > 1,
+            CheckpointPolicy::Always { .. } => true,
+            CheckpointPolicy::Never => false,
+        }
+    }
+
     fn every_ns(self) -> u64 {
         match self {
             CheckpointPolicy::Shared { every_ns } | CheckpointPolicy::Always { every_ns } => every_ns,
@@ -98,6 +107,8 @@ pub struct Driver {
     /// Where each partition is: the same for all pipelines, so that equal keys of different views are on one worker.
     placement: Vec<WorkerId>,
     version: u64,
+    /// For each view, the version of the last template that has it.
+    prepared: BTreeMap<RelationId, u64>,
     group_size: GroupSize,
     checkpoints: CheckpointPolicy,
     spread: Spread,
@@ -123,6 +134,7 @@ impl Default for Driver {
             ticked_at: 0,
             placement: vec![],
             version: 0,
+            prepared: BTreeMap::new(),
             group_size: GroupSize::default(),
             checkpoints: CheckpointPolicy::default(),
             spread: Spread::All,
@@ -280,38 +292,61 @@ impl Driver {
             return;
         }
         self.place(partitions.max(self.placement.len()));
-        let placement = self.placement_of(id);
+        let mut placement = self.placement_of(id);
+        let is_on = self.checkpoints.is_on(self.workers.len());
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
         };
         if !pipeline.is_idle() {
             return;
         }
-        pipeline.forget_checkpoint();
+        // A worker joined when it was being closed: nothing moves before it is in a checkpoint.
+        let has_to_stay = is_on && !pipeline.is_checkpointed();
+        let old = pipeline.template.as_ref().filter(|_| has_to_stay);
+        let stays = old.map(|old| old.placement.clone()).filter(|old| {
+            let is_there = |worker| self.workers.contains(worker) || self.leaving.contains(worker);
+            *old != placement && old.iter().all(is_there)
+        });
+        let is_closed_again = stays.is_some();
+        placement = stays.unwrap_or(placement);
+        let is_checkpointed = pipeline.is_checkpointed() && !pipeline.views.is_empty();
+        let replay = is_checkpointed.then(|| Replay {
+            to: pipeline.committed,
+            checkpoints: vec![],
+        });
+        pipeline.begin_from(is_checkpointed);
         pipeline.stragglers.forget();
         self.version += 1;
         let cutter = placement[id.0 as usize % placement.len()];
-        let can_be_lost = match self.checkpoints {
-            CheckpointPolicy::Shared { .. } => self.workers.len() > 1,
-            CheckpointPolicy::Always { .. } => true,
-            CheckpointPolicy::Never => false,
-        };
-        let is_retained = can_be_lost && !pipeline.is_job && !pipeline.views.is_empty();
+        let is_retained = is_on && !pipeline.is_job && !pipeline.views.is_empty();
+        let views = pipeline.views.iter().map(|view| view.id);
+        let before = views
+            .map(|view| self.prepared.insert(view, self.version).unwrap_or(0))
+            .collect();
         let template = Arc::new(Template {
             pipeline: id,
             version: self.version,
             lineage: self.version,
             after: pipeline.committed,
-            replay: None,
+            replay,
             is_job: pipeline.is_job,
             is_retained,
             views: pipeline.faucets.place(&pipeline.views, is_retained),
+            before,
             placement,
             cutter,
         });
         let participants = template.participants();
         pipeline.participants = participants.len();
-        pipeline.hosts = participants.iter().copied().collect();
+        let hosts = std::mem::replace(&mut pipeline.hosts, participants.iter().copied().collect());
+        for worker in hosts.difference(&pipeline.hosts) {
+            let message = ToWorker::Discard {
+                pipeline: id,
+                version: template.version,
+                views: pipeline.views.iter().map(|view| view.id).collect(),
+            };
+            commands.push(Command::Send(*worker, message));
+        }
         if let Some(old) = pipeline.template.replace(Arc::clone(&template)) {
             for worker in old.participants() {
                 if !participants.contains(&worker) {
@@ -333,6 +368,9 @@ impl Driver {
         pipeline.phase = Phase::Open;
         pipeline.launched = pipeline.committed;
         pipeline.launch(self.checkpoints, self.now, commands);
+        if is_closed_again {
+            self.close(id, commands);
+        }
     }
 
     /// Closes every pipeline; each opens again, over the workers as they are then, when it is idle.
@@ -345,17 +383,17 @@ impl Driver {
         self.free_leaving(commands);
     }
 
-    fn close(&mut self, id: PipelineId, commands: &mut Vec<Command>) {
+    /// Has no further epoch started. Where state is put into the checkpoint store it is once more, so that it can be restored
+    /// wherever the next template puts it, and a loss costs nothing from its first moment on.
+    pub(super) fn close(&mut self, id: PipelineId, commands: &mut Vec<Command>) {
+        let is_on = self.checkpoints.is_on(self.workers.len() + self.leaving.len());
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
         };
-        if let (Phase::Open, Some(template)) = (pipeline.phase, &pipeline.template) {
+        if pipeline.phase == Phase::Open && pipeline.template.is_some() {
             pipeline.phase = Phase::Closing;
-            let message = ToWorker::Close {
-                pipeline: id,
-                version: template.version,
-            };
-            commands.push(Command::Send(template.cutter, message));
+            pipeline.is_checkpoint_last = is_on && !pipeline.views.is_empty();
+            commands.extend(pipeline.close());
         }
     }
 
@@ -407,8 +445,12 @@ impl Driver {
                 return self.respread(id, commands);
             }
             ToDriver::NeedEpochs { last, .. } => {
-                if pipeline.phase == Phase::Open && pipeline.launched == last {
-                    pipeline.launch(self.checkpoints, self.now, commands);
+                if pipeline.launched == last {
+                    match pipeline.phase {
+                        Phase::Open => pipeline.launch(self.checkpoints, self.now, commands),
+                        Phase::Closing => pipeline.launch_last(self.now, commands),
+                        Phase::Closed { .. } => {}
+                    }
                 }
             }
             ToDriver::Closed { last, .. } => {

@@ -19,6 +19,8 @@ mod straggler;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use millrace_planner::RelationId;
+
 use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use super::template::Template;
 use crate::cpu::CHUNK_ROWS;
@@ -37,6 +39,9 @@ pub trait Tasks {
     /// Whether the task has anything to do in its epoch: `is_needed` says that one of its inputs has rows, or that the epoch
     /// is a checkpoint.
     fn has_work(&self, task: TaskId, time: &EpochTime, is_needed: bool) -> bool;
+
+    /// Whether what the tasks of this part keep is here as the template of this version left it.
+    fn has_state(&self, part: Part, version: u64) -> bool;
 }
 
 /// See the module.
@@ -278,11 +283,9 @@ impl LocalScheduler {
 
     fn driver(&mut self, message: ToWorker, work: &mut Work<'_>) {
         let (id, version) = message.about();
-        if self
-            .forgotten
-            .iter()
-            .any(|(pipeline, to)| *pipeline == id && version <= *to)
-        {
+        let is_forgotten = |(pipeline, to): &(PipelineId, u64)| *pipeline == id && version <= *to;
+        let is_discard = matches!(message, ToWorker::Discard { .. });
+        if !is_discard && self.forgotten.iter().any(is_forgotten) {
             return;
         }
         let known = self.pipelines.get(&id).map_or(0, |pipeline| pipeline.version);
@@ -316,8 +319,8 @@ impl LocalScheduler {
                 self.forgotten.push_back((id, version));
                 self.drop_early(id, version);
             }
-            // Its template is still on the way.
-            command if known < version => self.early_commands.push(command),
+            // Its template is still on the way. What is discarded is so because there will be none.
+            command if known < version && !is_discard => self.early_commands.push(command),
             ToWorker::Launch {
                 first,
                 last,
@@ -330,10 +333,19 @@ impl LocalScheduler {
                     self.hear_early(id, version, last, work);
                 }
             }
-            ToWorker::Close { .. } => {
+            ToWorker::Close { is_checkpoint, .. } => {
                 if let Some(pipeline) = self.of(id, version) {
-                    pipeline.close(work);
+                    pipeline.close(is_checkpoint, work);
                 }
+            }
+            ToWorker::Discard { views, .. } => {
+                // A template that came before this message, and was made after it, may have brought some of them back.
+                let is_newer = |view: &RelationId| {
+                    let mut pipelines = self.pipelines.values();
+                    pipelines.any(|of| of.version >= version && of.plan.position(*view).is_some())
+                };
+                let views = views.into_iter().filter(|view| !is_newer(view)).collect();
+                work.actions.push(LocalAction::Discard { views });
             }
             ToWorker::Checkpoint { .. } => {
                 if let Some(pipeline) = self.of(id, version) {
@@ -395,10 +407,11 @@ impl LocalScheduler {
         }
         let interval = old.as_ref().and_then(|old| old.cutter.as_ref());
         let interval = interval.map_or(0, |cutter| cutter.interval);
-        let is_recovery = template.replay.is_some();
+        let goes_on = template.replay.is_some();
+        work.actions.push(LocalAction::KeepOwn(Arc::clone(&template)));
         let mut pipeline = Pipeline::new(template, self.me, interval);
-        if is_recovery {
-            pipeline.take_over(old.filter(|old| old.version >= lineage), work);
+        pipeline.take_over(old.filter(|old| old.version >= lineage), work);
+        if goes_on {
             pipeline.start(work);
         }
         let launched = pipeline.launched;

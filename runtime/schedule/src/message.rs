@@ -27,12 +27,23 @@ pub enum ToWorker {
         /// The first epoch is to be started even without input.
         is_forced: bool,
     },
-    /// To the cutter: start no further epoch, and say which was the last.
-    Close { pipeline: PipelineId, version: u64 },
+    /// To the cutter: start no further epoch, and say which was the last. `is_checkpoint`: the last one is to be a checkpoint,
+    /// for which one more is started if need be, with or without input.
+    Close {
+        pipeline: PipelineId,
+        version: u64,
+        is_checkpoint: bool,
+    },
     /// To the cutter: the next epoch is a checkpoint, and comes with or without input.
     Checkpoint { pipeline: PipelineId, version: u64 },
     /// The pipeline, or the worker's part in it, is gone.
     Forget { pipeline: PipelineId, version: u64 },
+    /// From this version on other workers have all of these views: what is kept of them here is of no use.
+    Discard {
+        pipeline: PipelineId,
+        version: u64,
+        views: Vec<RelationId>,
+    },
     /// A checkpoint contains everything up to this epoch: what was left of it is wanted by nobody any more.
     Release {
         pipeline: PipelineId,
@@ -300,7 +311,12 @@ impl ToWorker {
             | ToWorker::CopyTo {
                 pipeline, version, ..
             }
-            | ToWorker::Close { pipeline, version }
+            | ToWorker::Close {
+                pipeline, version, ..
+            }
+            | ToWorker::Discard {
+                pipeline, version, ..
+            }
             | ToWorker::Checkpoint { pipeline, version }
             | ToWorker::Forget { pipeline, version } => (*pipeline, *version),
         }

@@ -24,7 +24,7 @@ use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use super::template::ViewShape;
 use crate::cpu::queue::Cause;
 use crate::driver::{Driver, Event, Spread};
-use crate::id::{PipelineId, TaskId, Ticket, WorkerId};
+use crate::id::{Part, PipelineId, TaskId, Ticket, WorkerId};
 use crate::task::Ended;
 use batch::{Batch, Item, Slots};
 pub use batch::{BatchJob, BatchReport};
@@ -111,15 +111,22 @@ struct SimulatedWorker {
     busy_ns: u64,
 }
 
-/// Which tasks have work.
-struct Busy {
+/// Which tasks have work, and what they keep on a worker.
+struct Busy<'a> {
     /// All of them, the hardest case; or only those that others left rows for.
     is_everyone: bool,
+    worker: WorkerId,
+    checks: &'a Checks,
 }
 
-impl Tasks for Busy {
+impl Tasks for Busy<'_> {
     fn has_work(&self, _: TaskId, _: &EpochTime, is_needed: bool) -> bool {
         self.is_everyone || is_needed
+    }
+
+    fn has_state(&self, part: Part, version: u64) -> bool {
+        let part = (part.view, part.stage, part.partition);
+        self.checks.has_state(self.worker, part, version)
     }
 }
 
@@ -201,7 +208,7 @@ impl Simulation {
             inputs_left: HashMap::new(),
             cuts: HashMap::new(),
             fences: HashMap::new(),
-            checks: Checks::new(setup.seed),
+            checks: Checks::new(&setup),
             flows: Flows::default(),
             batch: Batch::default(),
             cut_at: HashMap::new(),

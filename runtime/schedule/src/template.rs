@@ -20,7 +20,8 @@ pub struct Template {
     pub lineage: u64,
     /// The last epoch before the first of this template: after a loss, that of the checkpoint.
     pub after: u64,
-    /// What is to be run again, if this template takes the place of one that lost a worker.
+    /// Where it goes on from a checkpoint: what is to be run again after that. That is something only if this template takes
+    /// the place of one that lost a worker.
     pub replay: Option<Replay>,
     /// Whether what tasks left is kept until a checkpoint contains it, so that a lost worker's part can be run again.
     pub is_retained: bool,
@@ -28,6 +29,8 @@ pub struct Template {
     pub is_job: bool,
     /// A view comes after the views that it reads.
     pub views: Vec<Arc<ViewShape>>,
+    /// For each of them, the version of the last template before this one that had it; 0 if there was none.
+    pub before: Vec<u64>,
     /// Partition `p` lives on worker `placement[p % placement.len()]`.
     pub placement: Vec<WorkerId>,
     /// The worker that takes the cuts: its sources arrive there.

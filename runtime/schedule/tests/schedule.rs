@@ -579,3 +579,53 @@ fn a_pipeline_has_as_many_workers_as_it_has_work_for() {
     assert!(few.1 * 8 < all.1, "{few:?} against {all:?}");
     simulation.assert_idle();
 }
+
+/// Once a pipeline has a checkpoint it is never without one, whatever else goes on: a worker that is lost while partitions
+/// move costs no view.
+#[test]
+fn a_worker_that_is_lost_while_partitions_move_costs_no_view() {
+    for steps in 0..400 {
+        let mut simulation = Simulation::new(Setup {
+            workers: 3,
+            cores: 2,
+            group_size: GroupSize::Fixed(3),
+            costs: Costs {
+                message_ns: (10, 50_000),
+                task_ns: 10_000,
+                driver_ns: Some((2_000, 1_000)),
+                worker_ns: Some((0, 0)),
+                doubled_per_mille: 0,
+                dropped_per_mille: 0,
+                slow: (0, 0),
+            },
+            checkpoints: CheckpointPolicy::Shared {
+                every_ns: 1_000_000_000,
+            },
+            seed: steps,
+        });
+        let mut random = StdRng::seed_from_u64(steps);
+        let source = RelationId(1);
+        simulation.add_source(source, PipelineId(1));
+        let (ticket, pipeline) = hold(&mut simulation, 1, vec![source], steps);
+        let view = view(100, &[source], 5, 0.0, &mut random);
+        simulation.resume(ticket, pipeline, vec![view], vec![]);
+        simulation.input(pipeline, 5);
+        assert!(simulation.run(5_000_000), "seed {steps}: it never comes to rest");
+        let before = simulation.report.recoveries;
+        match steps % 2 {
+            0 => simulation.add_worker(WorkerId(3)),
+            _ => simulation.remove_worker(WorkerId(2)),
+        }
+        simulation.input(pipeline, 2);
+        simulation.run(steps);
+        simulation.kill_worker(WorkerId(steps as u32 / 2 % 2), 0);
+        simulation.input(pipeline, 2);
+        assert!(simulation.run(5_000_000), "seed {steps}: it never comes to rest");
+        assert_eq!(simulation.abandoned, [], "seed {steps}");
+        assert!(
+            simulation.report.recoveries > before || simulation.workers_of(pipeline) == 1,
+            "seed {steps}"
+        );
+        simulation.assert_idle();
+    }
+}

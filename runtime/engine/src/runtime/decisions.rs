@@ -215,14 +215,14 @@ impl Engine {
                 pipeline,
                 epoch,
                 views,
-                is_retained,
+                is_kept,
             } => {
                 self.checkpoints.store.complete(&views, epoch);
                 self.writes.feeds.lock().release(pipeline, epoch);
                 if let Some(durable) = &self.checkpoints.durable {
                     durable.complete(self, pipeline, epoch, &views);
                 }
-                if !is_retained {
+                if !is_kept {
                     // Nobody would take over from its worker.
                     views.iter().for_each(|view| self.checkpoints.store.remove(*view));
                 }

@@ -100,6 +100,10 @@ pub struct ViewInstance {
     /// For each partition, how often it was lost: a task that began before has no business with what is there after.
     generations: Vec<AtomicU64>,
     losses: AtomicU64,
+    /// For each partition, whether its rows were lost and are not back yet.
+    are_rows_lost: Vec<AtomicBool>,
+    /// The version of the last template that workers here were told and that has the view.
+    template: AtomicU64,
     pub contents: Arc<ViewContents>,
     pub errors: ErrorCounter,
     failure: Mutex<Option<String>>,
@@ -181,6 +185,8 @@ impl ViewInstance {
             reduces,
             generations,
             losses: AtomicU64::new(0),
+            are_rows_lost: (0..graph.partitions).map(|_| AtomicBool::new(false)).collect(),
+            template: AtomicU64::new(0),
             contents,
             errors: ErrorCounter::new(graph.on_error, graph.keeps_errors),
             failure: Mutex::default(),
@@ -260,6 +266,22 @@ impl ViewInstance {
         self.generations[partition].load(Ordering::Acquire)
     }
 
+    /// Workers here were told a template of this version.
+    pub(super) fn prepared(&self, version: u64) {
+        self.template.fetch_max(version, Ordering::AcqRel);
+    }
+
+    /// Whether what the tasks of a stage keep on a partition is here as the template of this version left it.
+    pub(super) fn has_state(&self, stage: usize, partition: usize, version: u64) -> bool {
+        if self.template.load(Ordering::Acquire) < version {
+            return false;
+        }
+        let is_last = stage + 1 == self.graph.stages.len();
+        let is_lost = is_last && self.are_rows_lost[partition].load(Ordering::Acquire);
+        let slot = self.reduces[stage].get(partition);
+        !is_lost && slot.is_none_or(|slot| !matches!(&*slot.lock(), Slot::Empty))
+    }
+
     /// How often any was.
     pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
@@ -285,6 +307,7 @@ impl ViewInstance {
             }
             *contents = empty;
         }
+        self.are_rows_lost[partition].store(true, Ordering::Release);
         self.charges.iter().for_each(|stage| stage[partition].set(0));
         self.eviction.lose(partition);
         Ok(())
@@ -352,6 +375,7 @@ impl ViewInstance {
             let mut contents = self.contents.partitions[partition].write();
             if is_alive() {
                 contents.restore_rows(image)?;
+                self.are_rows_lost[partition].store(false, Ordering::Release);
             }
         }
         self.measure(stage, partition);

@@ -18,6 +18,9 @@ impl Driver {
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
         };
+        for view in &pipeline.views {
+            self.prepared.remove(&view.id);
+        }
         forget(id, pipeline, commands);
         if pipeline.tickets.is_empty() {
             self.pipelines.remove(&id);
@@ -144,6 +147,7 @@ impl Driver {
         let Some(pipeline) = self.pipelines.get_mut(&into) else {
             return;
         };
+        let are_checkpointed = pipeline.is_checkpointed() && other.is_checkpointed();
         for relation in other
             .sources
             .iter()
@@ -156,8 +160,9 @@ impl Driver {
         pipeline.views.extend(other.views);
         pipeline.faucets.extend(other.faucets);
         pipeline.hosts.extend(other.hosts);
-        pipeline.forget_checkpoint();
+        let is_checkpointed = are_checkpointed;
         pipeline.skip_to(other.committed);
+        pipeline.begin_from(is_checkpointed);
         let waiting: BTreeSet<Ticket> = pipeline.tickets.iter().copied().chain(other.tickets).collect();
         pipeline.tickets = waiting.into_iter().collect();
         let epoch = pipeline.committed;
@@ -182,11 +187,16 @@ impl Driver {
         // A view was made over one that was lost meanwhile, or lost a part when it was about to join: it is as lost.
         let mut is_disturbed = self.disturbed.remove(&ticket) && !views.is_empty();
         let attached: Vec<RelationId> = views.iter().map(|view| view.id).collect();
+        let is_on = self.checkpoints.is_on(self.workers.len());
         let (mut epoch_min, mut hosts) = (0, BTreeSet::new());
+        let mut in_store = 0;
         for view in &attached {
             if let Some(job) = self.attach_job(*view, id, commands) {
                 epoch_min = job.committed.max(epoch_min);
                 is_disturbed |= job.is_lost;
+                in_store += if job.is_checkpointed() { job.views.len() } else { 0 };
+                // A worker joined when it was about to end: where its state is, and where it is to be, may be two places.
+                is_disturbed |= is_on && !job.is_checkpointed();
                 hosts.extend(job.hosts);
             }
         }
@@ -195,6 +205,7 @@ impl Driver {
         }
         for relation in dropped {
             self.pipeline_of.remove(relation);
+            self.prepared.remove(relation);
         }
         let Some(pipeline) = self.pipelines.get_mut(&id) else {
             return;
@@ -207,13 +218,14 @@ impl Driver {
                 views: attached,
             });
         } else if !views.is_empty() {
+            let were_checkpointed = pipeline.is_checkpointed();
             pipeline.views.extend(views);
             pipeline.hosts.extend(hosts);
-            // What the views have is in no checkpoint of the pipeline.
-            pipeline.forget_checkpoint();
+            let is_checkpointed = were_checkpointed && in_store == attached.len();
             // A back-fill counted its own epochs; the view's versions go on from there.
             pipeline.epoch_floor = epoch_min;
             pipeline.catch_up(id, commands);
+            pipeline.begin_from(is_checkpointed);
             commands.extend(
                 attached
                     .into_iter()

@@ -127,7 +127,7 @@ pub enum Command {
         pipeline: PipelineId,
         epoch: u64,
         views: Vec<RelationId>,
-        /// A lost worker's part would be restored from it.
-        is_retained: bool,
+        /// It may be restored from; otherwise it is for whoever asked for it.
+        is_kept: bool,
     },
 }

@@ -102,6 +102,8 @@ pub(super) struct Pipeline {
     /// An idle pipeline that is opened goes on from here at least.
     pub epoch_floor: u64,
     pub phase: Phase,
+    /// The last epoch before it is closed is to be a checkpoint.
+    pub is_checkpoint_last: bool,
     /// No epoch after this one may have been started.
     pub launched: u64,
     pub template: Option<Arc<Template>>,
@@ -166,6 +168,7 @@ impl Pipeline {
             settled: 0,
             epoch_floor: 0,
             phase: Phase::Closed { last: 0 },
+            is_checkpoint_last: false,
             launched: 0,
             template: None,
             done: BTreeMap::new(),
@@ -237,19 +240,34 @@ impl Pipeline {
 
     /// Launches the next group: one message a worker.
     pub fn launch(&mut self, policy: CheckpointPolicy, now: u64, commands: &mut Vec<Command>) {
-        let (Phase::Open, Some(template)) = (self.phase, &self.template) else {
-            return;
-        };
+        let Some(template) = &self.template else { return };
         // What a template starts with has to be in a checkpoint before anything can be restored: at once.
         let is_forced = template.is_retained && self.checkpoint.is_none() && self.planned.is_empty();
         let size = if is_forced { 1 } else { self.tuner.size() };
-        let (first, last) = (self.launched + 1, self.launched + size);
         let is_due = template.is_retained
             && self.planned.is_empty()
             && (now.saturating_sub(self.planned_at) >= policy.every_ns()
                 || self.rows_retained >= RETAINED_ROWS_MAX);
+        self.launch_group(size, is_forced || is_due, is_forced, now, commands);
+    }
+
+    /// Launches the epoch that a pipeline that is being closed needs for its checkpoint.
+    pub fn launch_last(&mut self, now: u64, commands: &mut Vec<Command>) {
+        self.launch_group(1, false, false, now, commands);
+    }
+
+    fn launch_group(
+        &mut self,
+        size: u64,
+        is_checkpoint: bool,
+        is_forced: bool,
+        now: u64,
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(template) = &self.template else { return };
+        let (first, last) = (self.launched + 1, self.launched + size);
         let mut checkpoints = vec![];
-        if is_forced || is_due {
+        if is_checkpoint {
             self.planned.insert(last);
             self.planned_at = now;
             checkpoints.push(last);
@@ -293,10 +311,31 @@ impl Pipeline {
 
     /// What was left before is of no use to what comes: a new lineage.
     pub fn forget_checkpoint(&mut self) {
-        self.checkpoint = None;
+        self.begin_from(false);
+    }
+
+    /// A new lineage, which begins with all state in the checkpoint store or not.
+    pub fn begin_from(&mut self, is_checkpointed: bool) {
+        self.checkpoint = is_checkpointed.then_some(self.committed);
         self.planned.clear();
         self.imaged.clear();
         self.rows_retained = 0;
+    }
+
+    /// Whether the checkpoint store has all state as of the last epoch.
+    pub fn is_checkpointed(&self) -> bool {
+        self.views.is_empty() || self.checkpoint == Some(self.committed)
+    }
+
+    /// The message by which it is closed.
+    pub fn close(&self) -> Option<Command> {
+        let template = self.template.as_ref()?;
+        let message = ToWorker::Close {
+            pipeline: template.pipeline,
+            version: template.version,
+            is_checkpoint: self.is_checkpoint_last,
+        };
+        Some(Command::Send(template.cutter, message))
     }
 
     /// Moves on over epochs that all participants have done; commits those that were not committed before.
@@ -337,7 +376,7 @@ impl Pipeline {
             pipeline: id,
             epoch: self.settled,
             views: self.views.iter().map(|view| view.id).collect(),
-            is_retained: template.is_retained,
+            is_kept: template.is_retained || self.phase != Phase::Open,
         });
         for worker in template.participants() {
             let message = ToWorker::Release {

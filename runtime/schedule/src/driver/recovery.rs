@@ -11,7 +11,11 @@
 //! restored as of K and run every epoch since; maps among them too, all epochs at once. Readers wait for views of the
 //! pipeline until everything that they have seen is there again; nothing is taken back.
 //!
-//! Where there is no checkpoint (one worker alone, a template that was opened just now), or where a view's rows go on in
+//! A pipeline that is closed, for a change of its definitions or of its placement, ends with a checkpoint, and the next template
+//! begins from it ([`Driver::close`]). So a loss at any moment finds one, and what is on another worker under the next template is
+//! restored there as after a loss, with nothing to run again.
+//!
+//! Where there is no checkpoint (one worker alone, the first epoch of all), or where a view's rows go on in
 //! batches that nobody keeps ([`Template::has_faucets`]), the views of the pipeline are
 //! *abandoned*: their sources' logs are all there, so the views are filled again from the start, as new ones.
 
@@ -91,8 +95,11 @@ impl Driver {
             old.cutter
         };
         let is_final = placement == wanted[..placement.len()];
+        self.prepared
+            .extend(old.views.iter().map(|view| (view.id, self.version)));
         let template = Arc::new(Template {
             version: self.version,
+            before: vec![old.version; old.views.len()],
             after: checkpoint,
             placement,
             cutter,
@@ -125,13 +132,7 @@ impl Driver {
             worker: cutter,
         });
         match pipeline.phase {
-            Phase::Closing => {
-                let message = ToWorker::Close {
-                    pipeline: id,
-                    version: template.version,
-                };
-                commands.push(Command::Send(cutter, message));
-            }
+            Phase::Closing => commands.extend(pipeline.close()),
             // Partitions of the survivors are to move too, when it is at rest.
             Phase::Open if !is_final => self.close(id, commands),
             _ => {}
@@ -158,6 +159,7 @@ impl Driver {
         }
         for view in &views {
             self.pipeline_of.remove(view);
+            self.prepared.remove(view);
         }
         pipeline.forget_checkpoint();
         pipeline.hosts.clear();

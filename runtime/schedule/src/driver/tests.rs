@@ -117,7 +117,8 @@ fn an_epoch_runs_on_input() {
         WORKER,
         ToWorker::Close {
             pipeline: PipelineId(1),
-            version: 1
+            version: 1,
+            is_checkpoint: false,
         }
     )));
     let held = closed(&mut driver, 1, 0);

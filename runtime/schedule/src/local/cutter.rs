@@ -20,6 +20,10 @@ pub(super) struct Cutter {
     started: u64,
     pub in_flight: BTreeMap<u64, BTreeSet<WorkerId>>,
     is_closed: bool,
+    /// It is to be closed after a checkpoint.
+    is_closing: bool,
+    /// The last epoch that was started and is a checkpoint.
+    checkpointed: Option<u64>,
     /// Cuts that were taken before the loss are being taken again.
     is_replaying: bool,
     /// This epoch is started even without input.
@@ -49,6 +53,8 @@ impl Cutter {
             started: after,
             in_flight: BTreeMap::new(),
             is_closed: false,
+            is_closing: false,
+            checkpointed: None,
             is_replaying: false,
             forced: None,
             checkpoints: BTreeSet::new(),
@@ -63,7 +69,7 @@ impl Cutter {
         }
     }
 
-    /// The one that takes cuts again.
+    /// The one that goes on from a checkpoint, and takes cuts again that were taken after it.
     pub fn replaying(mut self, checkpoints: &[u64]) -> Self {
         self.is_replaying = true;
         self.checkpoints.extend(checkpoints);
@@ -96,9 +102,15 @@ impl Pipeline {
         self.start(work);
     }
 
-    /// Starts no further epoch; says which was the last as soon as that is known.
-    pub fn close(&mut self, work: &mut Work<'_>) {
+    /// Starts no further epoch, apart from a checkpoint if that is to be the last; says which was the last as soon as that
+    /// is known.
+    pub fn close(&mut self, is_checkpoint: bool, work: &mut Work<'_>) {
         let Some(cutter) = &mut self.cutter else { return };
+        if is_checkpoint {
+            cutter.is_closing = true;
+            self.start(work);
+            return;
+        }
         cutter.is_closed = true;
         if cutter.is_replaying {
             self.start(work);
@@ -134,6 +146,15 @@ impl Pipeline {
             self.report_closed(work);
         }
         let Some(cutter) = &mut self.cutter else { return };
+        if cutter.is_closing && !cutter.is_closed {
+            if cutter.checkpointed == Some(cutter.started) {
+                cutter.is_closed = true;
+                self.report_closed(work);
+                return;
+            }
+            // At once.
+            (cutter.is_checkpoint_due, cutter.next_cut_at) = (true, 0);
+        }
         let is_forced = cutter.is_checkpoint_due || cutter.forced == Some(cutter.started + 1);
         let has_input = cutter.has_input || is_forced;
         if !has_input || cutter.is_closed || cutter.in_flight.len() >= EPOCHS_IN_FLIGHT_MAX {
@@ -239,6 +260,9 @@ impl Pipeline {
         let (id, version, me) = (self.id(), self.version, self.plan.me);
         let Some(cutter) = &mut self.cutter else { return };
         cutter.is_cutting = false;
+        if is_checkpoint {
+            cutter.checkpointed = Some(epoch);
+        }
         cutter.has_input |= more;
         let waited_ns = std::mem::take(&mut cutter.waited_ns);
         for worker in &self.plan.participants {
@@ -292,7 +316,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::id::{PipelineId, TaskId};
+    use crate::id::{Part, PipelineId, TaskId};
     use crate::local::{LocalEvent, LocalScheduler, Tasks};
     use crate::message::ToWorker;
     use crate::template::{Replay, Template};
@@ -302,6 +326,10 @@ mod tests {
     impl Tasks for Idle {
         fn has_work(&self, _: TaskId, _: &EpochTime, _: bool) -> bool {
             false
+        }
+
+        fn has_state(&self, _: Part, _: u64) -> bool {
+            true
         }
     }
 
@@ -321,6 +349,7 @@ mod tests {
             is_retained: true,
             is_job: false,
             views: vec![],
+            before: vec![],
             placement: vec![me],
             cutter: me,
         });

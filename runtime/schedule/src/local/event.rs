@@ -1,12 +1,14 @@
 //! What a local scheduler is told, and what it wants done.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
 use crate::id::{PipelineId, TaskId, WorkerId};
 use crate::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use crate::task::{Ended, Source};
+use crate::template::Template;
 
 /// A task whose inputs are all there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,6 +169,12 @@ pub enum LocalAction {
         id: TaskId,
         from: WorkerId,
         ended: Ended,
+    },
+    /// Of the views of this template only what it puts on this worker is of use here.
+    KeepOwn(Arc<Template>),
+    /// What is kept of these views here is of no use.
+    Discard {
+        views: Vec<RelationId>,
     },
     /// What these copies left here is wanted by nobody.
     DropCopies {

@@ -1,15 +1,17 @@
-//! One worker's part in the recovery from a loss: it takes over what it had, and restores what is new here.
+//! One worker's part in the recovery from a loss, and in a change of placement: it takes over what it had, and restores what is
+//! new here.
 
 use std::collections::HashMap;
 
 use super::pipeline::{Pipeline, TaskState};
 use super::{LocalAction, Work};
+use crate::id::Part;
 use crate::message::ToDriver;
 use crate::plan::TaskPlan;
 
 impl Pipeline {
-    /// After a loss: takes over what `old`, the same pipeline under the template before, had on this worker, and asks for
-    /// the state of what is new here.
+    /// Takes over what `old`, the same pipeline under the template before a loss, had on this worker, and asks for the state
+    /// of what is new here.
     pub fn take_over(&mut self, old: Option<Pipeline>, work: &mut Work<'_>) {
         let mut places: HashMap<TaskPlan, usize> = HashMap::new();
         if let Some(old) = old {
@@ -37,15 +39,24 @@ impl Pipeline {
                 .collect();
         }
         for (number, task) in self.plan.tasks.iter().enumerate() {
-            if self.is_stateful(number) && !places.contains_key(task) {
+            let part = Part {
+                view: self.plan.view(*task).id,
+                stage: task.stage,
+                partition: task.partition,
+            };
+            let has_state = || {
+                let before = self.plan.template.before[task.view];
+                places.contains_key(task) || work.tasks.has_state(part, before)
+            };
+            if self.is_stateful(number) && !has_state() {
                 self.restoring.insert(number, self.version);
                 work.actions.push(LocalAction::Restore {
                     pipeline: self.id(),
                     version: self.version,
-                    view: self.plan.view(*task).id,
+                    view: part.view,
                     incarnation: self.plan.view(*task).incarnation,
-                    stage: task.stage,
-                    partition: task.partition,
+                    stage: part.stage,
+                    partition: part.partition,
                 });
             }
         }

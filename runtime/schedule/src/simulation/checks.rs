@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
+use super::Setup;
 use super::flow::flows_of;
+use crate::driver::CheckpointPolicy;
 use crate::id::{PipelineId, TaskId, WorkerId};
 use crate::local::ReadyTask;
 use crate::task::Source;
@@ -51,6 +53,11 @@ pub(super) struct Checks {
     copies: HashMap<(PipelineId, TaskId, WorkerId), Copied>,
     /// The last epoch that each part has; none while it is lost.
     parts: HashMap<Part, Option<u64>>,
+    /// What workers keep: the last epoch that a part has there. Nothing, where they share their memory.
+    kept: HashMap<(WorkerId, Part), u64>,
+    are_together: bool,
+    /// The last template with a view that a worker was told.
+    told: HashMap<(WorkerId, RelationId), u64>,
     /// Images in the checkpoint store: the complete one, and those that may become so.
     images: HashMap<Part, (Option<u64>, BTreeSet<u64>)>,
     committed: HashMap<PipelineId, u64>,
@@ -102,9 +109,13 @@ pub(super) fn sources(task: &ReadyTask) -> impl Iterator<Item = WorkerId> + '_ {
 }
 
 impl Checks {
-    pub fn new(seed: u64) -> Self {
+    pub fn new(setup: &Setup) -> Self {
         Checks {
-            seed,
+            seed: setup.seed,
+            kept: HashMap::new(),
+            // Nothing could be brought from one to another.
+            are_together: setup.checkpoints == CheckpointPolicy::Never,
+            told: HashMap::new(),
             left: HashMap::new(),
             ran: HashMap::new(),
             copies: HashMap::new(),
@@ -148,6 +159,36 @@ impl Checks {
     pub fn gone(&mut self, worker: WorkerId) {
         self.left.retain(|(_, _, on), _| *on != worker);
         self.copies.retain(|(_, _, on), _| *on != worker);
+        self.kept.retain(|(on, _), _| *on != worker);
+    }
+
+    /// Whether a worker has what a part keeps, as far as it can know. A part that was never run is the same everywhere.
+    pub fn has_state(&self, worker: WorkerId, part: Part, version: u64) -> bool {
+        let is_lost = self.parts.get(&part) == Some(&None);
+        let told = self.told.get(&(worker, part.0)).copied().unwrap_or(0);
+        match self.are_together {
+            true => !is_lost,
+            false if !self.parts.contains_key(&part) => true,
+            false => told >= version && self.kept.contains_key(&(worker, part)),
+        }
+    }
+
+    /// A worker is told by a template which parts it has.
+    pub fn keep_own(&mut self, worker: WorkerId, template: &Template) {
+        for view in &template.views {
+            self.told.insert((worker, view.id), template.version);
+        }
+        let is_other = |(on, part): &(WorkerId, Part)| {
+            *on == worker
+                && template.views.iter().any(|view| view.id == part.0)
+                && template.worker(part.2) != worker
+        };
+        self.kept.retain(|kept, _| !is_other(kept));
+    }
+
+    pub fn discard(&mut self, worker: WorkerId, views: &[RelationId]) {
+        self.kept
+            .retain(|(on, part), _| *on != worker || !views.contains(&part.0));
     }
 
     pub fn cut(&mut self, pipeline: PipelineId, epoch: u64, worker: WorkerId) {
@@ -180,6 +221,14 @@ impl Checks {
             let template = &self.templates[&task.pipeline];
             let opened = self.opened[&template.lineage];
             let part = (id.view, id.stage, id.partition);
+            if !self.are_together && self.parts.contains_key(&part) {
+                let here = self.kept.get(&(worker, part)).copied();
+                assert_eq!(
+                    here, self.parts[&part],
+                    "seed {seed}: {id:?} runs on {worker:?}, and that is not what its state there is"
+                );
+            }
+            self.kept.insert((worker, part), id.epoch);
             let last = self.parts.entry(part).or_insert(Some(opened));
             let Some(has) = *last else {
                 panic!("seed {seed}: {id:?} runs, and its state is lost");
@@ -392,6 +441,7 @@ impl Checks {
         for part in views.iter().flat_map(|view| Self::parts_of(view)) {
             if partitions.contains(&(part.2 % modulus)) {
                 self.parts.insert(part, None);
+                self.kept.retain(|(_, of), _| *of != part);
             }
         }
     }
@@ -401,8 +451,13 @@ impl Checks {
         let Some((Some(epoch), _)) = self.images.get(&part) else {
             panic!("seed {seed}: {part:?} is restored on {worker:?}, and is in no checkpoint");
         };
+        self.kept.insert((worker, part), *epoch);
         let before = self.parts.insert(part, Some(*epoch));
-        assert_eq!(before, Some(None), "seed {seed}: {part:?} was not lost");
+        let before = before.flatten();
+        assert!(
+            before.is_none() || before == Some(*epoch),
+            "seed {seed}: {part:?} has {before:?} and is restored as of {epoch}"
+        );
     }
 
     pub fn checkpointed<'a>(
@@ -444,6 +499,7 @@ impl Checks {
     pub fn abandoned(&mut self, view: RelationId) {
         self.abandoned.insert(view);
         self.parts.retain(|part, _| part.0 != view);
+        self.kept.retain(|(_, part), _| part.0 != view);
         self.images.retain(|part, _| part.0 != view);
         for ran in self.ran.values_mut() {
             ran.retain(|id, _| id.view != view);

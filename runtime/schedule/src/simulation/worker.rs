@@ -174,6 +174,8 @@ impl Simulation {
         let start = self.now.max(simulated.free_at);
         let tasks = Busy {
             is_everyone: self.filled.is_none(),
+            worker,
+            checks: &self.checks,
         };
         let heard = match &event {
             LocalEvent::Peer(message) => encode(message).unwrap_or_default(),
@@ -269,6 +271,8 @@ impl Simulation {
                         },
                     );
                 }
+                LocalAction::KeepOwn(template) => self.checks.keep_own(worker, &template),
+                LocalAction::Discard { views } => self.checks.discard(worker, &views),
                 LocalAction::DropCopies { pipeline, tasks } => {
                     self.checks.drop_copies(worker, pipeline, &tasks);
                 }
