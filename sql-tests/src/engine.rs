@@ -397,6 +397,7 @@ impl Engine {
             id,
             name: name.to_owned(),
             graph,
+            definition: None,
         };
         self.runtime
             .create_view(spec.clone())

@@ -111,6 +111,7 @@ impl Bed {
             id: VIEW,
             name: "measured".to_owned(),
             graph,
+            definition: None,
         };
         self.runtime.create_view(spec).await.map_err(BenchError::engine)
     }

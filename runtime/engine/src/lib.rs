@@ -23,6 +23,7 @@
 
 mod checkpoint;
 pub mod clock;
+pub mod cluster;
 pub mod error;
 mod event_time;
 mod feed;

@@ -50,6 +50,7 @@ use crate::checkpoint::encode::Slices;
 pub use self::backpressure::{FeedStatus, Lack};
 pub use self::workers::WorkerStatus;
 use crate::clock::{Clock, SystemClock};
+use crate::cluster::Cluster;
 use crate::error::{Result, RuntimeError};
 use crate::feed::{FeedLimits, Taken};
 use crate::machine::Machine;
@@ -179,6 +180,7 @@ pub(crate) struct Engine {
     pub decisions: Decisions,
     pub checkpoints: Checkpointing,
     pub jobs: Jobs,
+    pub cluster: Cluster,
 }
 
 impl Runtime {
@@ -206,6 +208,7 @@ impl Runtime {
             decisions: Decisions::default(),
             checkpoints,
             jobs: Jobs::default(),
+            cluster: Cluster::default(),
             workers,
             machine,
             options,

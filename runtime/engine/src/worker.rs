@@ -87,11 +87,28 @@ pub trait Transport: Send + Sync {
     /// epochs, on the cutter.
     fn cut(&self, request: CutRequest) -> CutAnswer<EpochCut>;
 
-    /// Puts the state of a task into the checkpoint store.
-    fn keep_image(&self, part: Part, epoch: u64, image: Image);
+    /// Puts the state of a task into the checkpoint store. An error if it is not known to be there.
+    fn keep_image(&self, part: Part, epoch: u64, image: Image) -> BoxFuture<'static, Result<()>>;
 
-    /// What the last complete checkpoint has of a task.
-    fn image(&self, part: Part) -> Option<Arc<Image>>;
+    /// What the last complete checkpoint has of a task; an error if that cannot be asked.
+    fn image(&self, part: Part) -> BoxFuture<'static, Result<Option<Arc<Image>>>>;
+
+    /// Applies what a task emitted to the rows of its view, where these are on another machine.
+    fn materialize(
+        &self,
+        task: TaskId,
+        incarnation: u64,
+        rows: Vec<ChangeBatch>,
+    ) -> BoxFuture<'static, Result<()>>;
+
+    /// Sees to it that rows of a view that were lost with a worker are back, if they are kept here.
+    fn bring_rows_back(&self, view: &Arc<ViewInstance>, partition: usize) -> BoxFuture<'static, Result<()>>;
+
+    /// Whether a worker has the same memory as this one: what either keeps, both have.
+    fn is_together(&self, other: WorkerId) -> bool;
+
+    /// The fixed rows of a stage were emitted.
+    fn emitted_fixed_rows(&self, view: &ViewInstance, stage: usize);
 
     /// A task that keeps rows by time ended: its output changes at `due` without input, or (`None`) never.
     fn due(&self, task: TaskId, due: Option<i64>);
@@ -99,8 +116,11 @@ pub trait Transport: Send + Sync {
     /// Whether a back-fill runs at the priority of streams.
     fn is_urgent(&self, job: PipelineId) -> bool;
 
-    /// A view failed because memory ran out.
-    fn out_of_memory(&self);
+    /// A view failed here. `is_memory`: because memory ran out.
+    fn failed(&self, view: &ViewInstance, is_memory: bool);
+
+    /// Whether sources arrive in this process, and the rows of views are kept here.
+    fn has_sources(&self) -> bool;
 
     /// The oldest version of a view that a reader may still look at.
     fn low_water(&self, view: RelationId) -> u64;
@@ -225,6 +245,16 @@ impl Worker {
         (view.shape.incarnation == incarnation).then(|| Arc::clone(view))
     }
 
+    /// A view, if its operators are known here as of this attempt at it.
+    pub(crate) fn view_of(&self, id: RelationId, incarnation: u64) -> Option<Arc<ViewInstance>> {
+        self.view(id, incarnation)
+    }
+
+    /// Which attempt at a view is known here.
+    pub(crate) fn incarnation(&self, view: RelationId) -> Option<u64> {
+        Some(self.views.read().get(&view)?.shape.incarnation)
+    }
+
     /// Views whose operators are known here.
     pub fn views(&self) -> Vec<Arc<ViewInstance>> {
         self.views.read().values().cloned().collect()
@@ -343,7 +373,7 @@ impl Worker {
                     .cpu
                     .spawn_for::<_, ResourceError>(view, QueryClass::Stream, move |_| {
                         async move {
-                            worker.restore(part, incarnation);
+                            worker.restore(part, incarnation).await;
                             if let Some(view) = worker.view(view, incarnation) {
                                 view.make_room().await;
                             }
@@ -397,28 +427,52 @@ impl Worker {
             }
             LocalAction::KeepOwn(template) => {
                 for shape in &template.views {
-                    if let Some(view) = self.view(shape.id, shape.incarnation) {
-                        view.prepared(template.version);
+                    let Some(view) = self.view(shape.id, shape.incarnation) else {
+                        continue;
+                    };
+                    view.prepared(template.version);
+                    for partition in 0..shape.partitions {
+                        if !self.transport.is_together(template.worker(partition)) {
+                            view.let_go(partition);
+                        }
                     }
                 }
             }
-            // What one worker of this process has, all have.
-            LocalAction::Discard { .. } => {}
+            // What one worker of a process has, all of them have: not all of it is elsewhere.
+            LocalAction::Discard { .. } if self.transport.has_sources() => {}
+            LocalAction::Discard { views } => {
+                for view in views
+                    .iter()
+                    .filter_map(|view| self.views.read().get(view).cloned())
+                {
+                    (0..view.graph.partitions).for_each(|partition| view.let_go(partition));
+                }
+            }
             LocalAction::DropCopies { pipeline, tasks } => self.shuffle.lock().drop_copies(pipeline, &tasks),
         }
     }
 
     /// Gives a task that was taken over its state as of the checkpoint.
-    fn restore(&self, part: Part, incarnation: u64) {
+    async fn restore(&self, part: Part, incarnation: u64) {
         let view = self.view(part.view, incarnation);
         let Some(view) = view.filter(|view| view.failure().is_none()) else {
             return;
         };
-        let outcome = match self.transport.image(part) {
-            Some(image) => view.restore(part.stage, part.partition, &image, || self.is_alive()),
-            None => Err(RuntimeError::Internal("it is not in any checkpoint".into())),
+        let outcome = match self.transport.image(part).await {
+            Ok(Some(image)) => match view.restore(part.stage, part.partition, &image, || self.is_alive()) {
+                Ok(()) if view.is_last(part.stage) => {
+                    self.transport.bring_rows_back(&view, part.partition).await
+                }
+                restored => restored,
+            },
+            Ok(None) => Err(RuntimeError::Internal(format!(
+                "{part:?} is not in any checkpoint"
+            ))),
+            Err(error) => Err(error),
         };
         match outcome {
+            // This worker is the one that is lost.
+            Err(RuntimeError::Resource(ResourceError::WorkerLost(_))) => {}
             Ok(()) => {
                 let indexing = Arc::clone(&view);
                 let indexing = self.cpu.spawn_for(part.view, QueryClass::Batch, move |_| {

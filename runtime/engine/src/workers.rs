@@ -70,12 +70,23 @@ impl Workers {
         self.membership.lock()
     }
 
+    /// A name for another worker.
+    pub fn next_id(&self) -> WorkerId {
+        WorkerId(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A view, if there is this attempt at it.
+    pub fn view(&self, id: RelationId, incarnation: u64) -> Option<Arc<ViewInstance>> {
+        let workers = self.by_id.read();
+        workers.values().next()?.view_of(id, incarnation)
+    }
+
     /// Starts another worker, which reaches the rest by this transport.
     ///
     /// # Errors
     /// The operating system refuses a thread.
     pub fn add(&self, transport: impl FnOnce(WorkerId) -> Arc<dyn Transport>) -> Result<WorkerId> {
-        let id = WorkerId(self.next.fetch_add(1, Ordering::Relaxed));
+        let id = self.next_id();
         let cpu = CpuScheduler::start(self.machine.cores, Some(self.machine.waits()))?;
         cpu.watch(&self.machine.memory);
         if let Some(running) = &self.running {

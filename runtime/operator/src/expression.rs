@@ -66,6 +66,11 @@ impl ErrorCounter {
         }
     }
 
+    /// Counts rows on which an expression failed elsewhere.
+    pub fn add_counted(&self, rows: u64, last: String) {
+        self.count(rows, last);
+    }
+
     /// Counts what a step has counted, which counts nothing then.
     pub(super) fn add(&self, step: &ErrorCounter) {
         let Some(message) = step.last.lock().take() else {

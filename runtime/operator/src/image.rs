@@ -69,6 +69,18 @@ impl OperatorImage {
         OperatorImage { parts, waits }
     }
 
+    /// For each operator of the tree, whether it has postponed what it is to emit once the view is filled.
+    pub fn put_off(&self) -> &[bool] {
+        &self.waits.put_off
+    }
+
+    /// The same of operators of which that is so.
+    #[must_use]
+    pub fn with_put_off(mut self, put_off: Vec<bool>) -> Self {
+        self.waits.put_off = put_off;
+        self
+    }
+
     pub fn waits(&self) -> &OperatorWaits {
         &self.waits
     }

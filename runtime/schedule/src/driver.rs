@@ -100,6 +100,8 @@ pub struct Driver {
     tickets: BTreeMap<Ticket, BTreeSet<PipelineId>>,
     workers: BTreeSet<WorkerId>,
     leaving: BTreeSet<WorkerId>,
+    /// Workers of those that may take cuts.
+    cutters: BTreeSet<WorkerId>,
     /// Of all that take part or leave.
     liveness: BTreeMap<WorkerId, Liveness>,
     heartbeat_ns: u64,
@@ -129,6 +131,7 @@ impl Default for Driver {
             tickets: BTreeMap::new(),
             workers: BTreeSet::new(),
             leaving: BTreeSet::new(),
+            cutters: BTreeSet::new(),
             liveness: BTreeMap::new(),
             heartbeat_ns: HEARTBEAT_NS,
             ticked_at: 0,
@@ -151,8 +154,11 @@ impl Driver {
         self.now = now;
         let mut commands = vec![];
         match event {
-            Event::WorkerJoined { worker } => {
+            Event::WorkerJoined { worker, has_sources } => {
                 if self.workers.insert(worker) {
+                    if has_sources {
+                        self.cutters.insert(worker);
+                    }
                     self.liveness.insert(worker, Liveness::default());
                     self.replace_lost(&mut commands);
                     self.reopen_all(&mut commands);
@@ -317,7 +323,7 @@ impl Driver {
         pipeline.begin_from(is_checkpointed);
         pipeline.stragglers.forget();
         self.version += 1;
-        let cutter = placement[id.0 as usize % placement.len()];
+        let cutter = cutter_of(id, &placement, &self.workers, &self.cutters);
         let is_retained = is_on && !pipeline.is_job && !pipeline.views.is_empty();
         let views = pipeline.views.iter().map(|view| view.id);
         let before = views
@@ -516,4 +522,19 @@ impl Driver {
             commands.push(Command::WorkerFree { worker });
         }
     }
+}
+
+/// The worker that takes a pipeline's cuts: one that has part of it, if any of those may.
+fn cutter_of(
+    id: PipelineId,
+    placement: &[WorkerId],
+    workers: &BTreeSet<WorkerId>,
+    cutters: &BTreeSet<WorkerId>,
+) -> WorkerId {
+    let first = id.0 as usize % placement.len();
+    let (before, after) = placement.split_at(first);
+    let may = |worker: &&WorkerId| cutters.contains(*worker);
+    let mut placed = after.iter().chain(before).filter(may);
+    let other = || workers.iter().find(may);
+    *placed.next().or_else(other).unwrap_or(&placement[first])
 }

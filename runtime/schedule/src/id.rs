@@ -29,7 +29,7 @@ pub struct TaskId {
 }
 
 /// A partition of what a view keeps in one of its stages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Part {
     pub view: RelationId,
     pub stage: usize,

@@ -245,7 +245,9 @@ impl Simulation {
             busy_ns: 0,
         };
         self.workers.insert(worker, simulated);
-        self.event(Event::WorkerJoined { worker });
+        // Sources arrive where the first of them are.
+        let has_sources = worker.0 % 3 < 2;
+        self.event(Event::WorkerJoined { worker, has_sources });
     }
 
     pub fn remove_worker(&mut self, worker: WorkerId) {

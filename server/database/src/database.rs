@@ -444,6 +444,7 @@ impl Database {
                         id: relation.info.id,
                         name,
                         graph: planned.graph,
+                        definition: None,
                     };
                     self.restore_view(spec).await
                 }

@@ -90,7 +90,9 @@ struct Job {
 impl Drop for Job {
     fn drop(&mut self) {
         self.engine.jobs.statuses.lock().remove(&self.id());
-        self.engine.jobs.urgent.lock().remove(&self.pipeline);
+        if self.engine.jobs.urgent.lock().remove(&self.pipeline) {
+            self.engine.tell_urgent();
+        }
         self.engine.writes.feeds.lock().remove_pipeline(self.pipeline);
         self.engine.versions.remove_pipeline(self.pipeline);
         if !self.is_live {
@@ -99,7 +101,8 @@ impl Drop for Job {
                 self.engine.timers.remove(view.id);
             }
             for view in &self.views {
-                self.engine.workers.uninstall(view.id);
+                self.engine.uninstall(view.id);
+                self.engine.checkpoints.store.remove(view.id);
             }
         }
     }
@@ -262,7 +265,10 @@ impl Runtime {
             |view: &Arc<ViewInstance>| view.graph.awaits_all() || view.graph.goes_by_watermarks();
         if job.views.iter().any(awaits_all) {
             drop(self.engine.quiesce(vec![job.id()]).await?);
-            job.views.iter().for_each(|view| view.end_filling());
+            for view in &job.views {
+                view.end_filling();
+                self.engine.tell_filling(view);
+            }
             // One more epoch, for what waited until all was there. The rows came in any order of their times: until now
             // no watermark could be told.
             {
@@ -305,7 +311,7 @@ impl Runtime {
         };
         for view in &views {
             view.begin_bulk()?;
-            self.engine.workers.install(view);
+            self.engine.install(view);
             if view.graph.keeps_time() {
                 self.engine.timers.install(view.id);
             }
@@ -338,7 +344,9 @@ impl Job {
 
     /// From now on the job runs at the priority of streams; returns whether it did already.
     fn hurry(&self) -> bool {
-        self.engine.jobs.urgent.lock().insert(self.pipeline);
+        if self.engine.jobs.urgent.lock().insert(self.pipeline) {
+            self.engine.tell_urgent();
+        }
         self.update(|status| std::mem::replace(&mut status.is_urgent, true))
             .unwrap_or(true)
     }
@@ -387,7 +395,10 @@ impl Job {
             return Ok(());
         }
         drop(self.engine.quiesce(vec![self.id()]).await?);
-        self.views.iter().for_each(|view| view.end_bulk());
+        for view in &self.views {
+            view.end_bulk();
+            self.engine.tell_filling(view);
+        }
         self.feed(vec![]).await?;
         self.settled(0).await?;
         drop(self.engine.quiesce(vec![self.id()]).await?);

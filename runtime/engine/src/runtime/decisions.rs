@@ -174,6 +174,7 @@ impl Engine {
                 let worker = self.workers.get(to);
                 match worker.filter(|worker| !worker.is_cut_off()) {
                     Some(worker) => worker.command(message),
+                    None if self.tell_member(to, &message) => {}
                     None => self.post(Event::Undelivered { to, message }),
                 }
             }
@@ -181,13 +182,19 @@ impl Engine {
                 self.workers.set_cutter(pipeline, worker);
             }
             Command::WorkerFree { worker } => {
-                self.workers.retire(worker);
+                if !self.cluster.retire(worker) {
+                    self.workers.retire(worker);
+                }
             }
             Command::Commit { pipeline, epoch } => {
                 self.write_down(pipeline, epoch);
                 self.versions.commit(pipeline, epoch);
             }
-            Command::Evict { worker } => self.replace(worker),
+            Command::Evict { worker } => {
+                if !self.cluster.evict(worker) {
+                    self.replace(worker);
+                }
+            }
             Command::Lost {
                 pipeline,
                 views,
@@ -210,7 +217,7 @@ impl Engine {
                     }
                 }
             }
-            Command::Recovered { pipeline } => self.versions.set_recovering(pipeline, false),
+            Command::Recovered { pipeline } => self.recovered(pipeline),
             Command::Checkpointed {
                 pipeline,
                 epoch,

@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// Has views rebuilt with more partitions whose parts are too large to come and go.
-    pub(super) fn divide_large(self: &Arc<Self>) {
+    pub(crate) fn divide_large(self: &Arc<Self>) {
         let views: Vec<Arc<ViewInstance>> = {
             let relations = self.relations.read();
             let views = relations.values().filter_map(|relation| match relation.as_ref() {
@@ -187,6 +187,7 @@ impl Engine {
         let error = view.account.out_of_memory();
         tracing::error!(view = %view.name, %error, "out of memory: a view failed, and the others continue");
         view.set_aside(error.to_string(), true);
+        self.tell_failed(view);
         self.checkpoints.store.remove(view.id);
     }
 }

@@ -300,7 +300,7 @@ impl Runtime {
             self.engine.writes.acknowledged.lock().ends.remove(id);
             self.engine.versions.detach(*id);
             self.engine.timers.remove(*id);
-            self.engine.workers.uninstall(*id);
+            self.engine.uninstall(*id);
             self.engine.checkpoints.store.remove(*id);
             self.engine.versions.give_up(*id);
         }

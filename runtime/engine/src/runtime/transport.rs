@@ -1,5 +1,7 @@
-//! How the workers of one process reach each other: a message is a call, a fetch is a look.
+//! How the workers of one process reach each other: a message is a call, a fetch is a look. Workers elsewhere they reach over
+//! links ([`crate::cluster`]).
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +15,12 @@ use millrace_schedule::message::{ToDriver, ToPeer};
 use millrace_storage::ChangeBatch;
 
 use super::Engine;
+use crate::cluster::{Request, ToHost, batch_of, rows};
 use crate::error::{Result, RuntimeError};
 use crate::feed::{CutAnswer, CutRequest};
 use crate::worker::flow::{Batch, BatchId, FlowId};
 use crate::worker::shuffle::Block;
-use crate::worker::{EpochCut, Image, Transport, Worker};
+use crate::worker::{EpochCut, Image, Transport, ViewInstance, Worker};
 
 /// See the module: what worker `from` uses. Weak: the runtime owns the workers.
 pub(super) struct InProcess {
@@ -48,9 +51,12 @@ impl Transport for InProcess {
     }
 
     fn send(&self, to: WorkerId, message: ToPeer) {
-        match self.peer(to) {
-            Some(worker) => worker.receive(message),
-            None => self.report(ToDriver::Undelivered { to, message }),
+        if let Some(worker) = self.peer(to) {
+            worker.receive(message);
+        } else if let Some(member) = self.reach().and_then(|engine| engine.cluster.get(to)) {
+            member.tell(&ToHost::Peer(message));
+        } else {
+            self.report(ToDriver::Undelivered { to, message });
         }
     }
 
@@ -61,11 +67,23 @@ impl Transport for InProcess {
         epoch: u64,
         block: Block,
     ) -> BoxFuture<'static, Result<Vec<ChangeBatch>>> {
-        let rows = match self.peer(from) {
-            Some(worker) => worker.fetch(pipeline, epoch, block),
-            None => Err(RuntimeError::worker_lost(from.0)),
-        };
-        async move { rows }.boxed()
+        if let Some(worker) = self.peer(from) {
+            let rows = worker.fetch(pipeline, epoch, block);
+            return async move { rows }.boxed();
+        }
+        let member = self.reach().and_then(|engine| engine.cluster.get(from));
+        async move {
+            let member = member.ok_or(RuntimeError::worker_lost(from.0))?;
+            let request = Request::Fetch {
+                of: from,
+                pipeline,
+                epoch,
+                block,
+            };
+            let body = member.request(&request).await?;
+            rows::decode(body).map_err(RuntimeError::Internal)
+        }
+        .boxed()
     }
 
     fn next_batch(
@@ -76,11 +94,20 @@ impl Transport for InProcess {
         done: Option<BatchId>,
     ) -> BoxFuture<'static, Result<Option<Batch>>> {
         let peer = self.peer(from);
+        let member = self.reach().and_then(|engine| engine.cluster.get(from));
         async move {
-            match peer {
-                Some(worker) => worker.next_batch(flow, partition, done).await,
-                None => Err(RuntimeError::worker_lost(from.0)),
+            if let Some(worker) = peer {
+                return worker.next_batch(flow, partition, done).await;
             }
+            let member = member.ok_or(RuntimeError::worker_lost(from.0))?;
+            let request = Request::NextBatch {
+                of: from,
+                flow,
+                partition,
+                done,
+            };
+            let body = member.request(&request).await?;
+            batch_of(body).map_err(RuntimeError::Internal)
         }
         .boxed()
     }
@@ -118,15 +145,45 @@ impl Transport for InProcess {
         })
     }
 
-    fn keep_image(&self, part: Part, epoch: u64, image: Image) {
+    fn keep_image(&self, part: Part, epoch: u64, image: Image) -> BoxFuture<'static, Result<()>> {
         if let Some(engine) = self.engine.upgrade() {
             engine.checkpoints.store.put(part, epoch, image);
         }
+        ready(Ok(())).boxed()
     }
 
-    fn image(&self, part: Part) -> Option<Arc<Image>> {
-        self.engine.upgrade()?.checkpoints.store.get(part)
+    fn image(&self, part: Part) -> BoxFuture<'static, Result<Option<Arc<Image>>>> {
+        let engine = self.engine.upgrade();
+        let image = engine.and_then(|engine| engine.checkpoints.store.get(part));
+        ready(Ok(image)).boxed()
     }
+
+    fn materialize(&self, _: TaskId, _: u64, _: Vec<ChangeBatch>) -> BoxFuture<'static, Result<()>> {
+        let why = "the rows of views are kept in this process".to_owned();
+        ready(Err(RuntimeError::Internal(why))).boxed()
+    }
+
+    fn bring_rows_back(&self, view: &Arc<ViewInstance>, partition: usize) -> BoxFuture<'static, Result<()>> {
+        let (engine, view) = (self.engine.upgrade(), Arc::clone(view));
+        async move {
+            match engine {
+                Some(engine) => engine.bring_rows_back(&view, partition).await,
+                None => Err(RuntimeError::SHUTTING_DOWN),
+            }
+        }
+        .boxed()
+    }
+
+    fn is_together(&self, other: WorkerId) -> bool {
+        // One that is not there any more has nothing, wherever it was.
+        (self.engine.upgrade()).is_none_or(|engine| engine.cluster.get(other).is_none())
+    }
+
+    fn has_sources(&self) -> bool {
+        true
+    }
+
+    fn emitted_fixed_rows(&self, _: &ViewInstance, _: usize) {}
 
     fn due(&self, task: TaskId, due: Option<i64>) {
         if let Some(engine) = self.engine.upgrade() {
@@ -140,9 +197,9 @@ impl Transport for InProcess {
             .is_some_and(|engine| engine.jobs.urgent.lock().contains(&job))
     }
 
-    fn out_of_memory(&self) {
+    fn failed(&self, view: &ViewInstance, is_memory: bool) {
         if let Some(engine) = self.engine.upgrade() {
-            engine.divide_large();
+            engine.view_failed(view, is_memory);
         }
     }
 

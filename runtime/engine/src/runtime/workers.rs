@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millrace_mesh::Listener;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::driver::Event;
-use millrace_schedule::id::WorkerId;
+use millrace_schedule::id::{PipelineId, WorkerId};
 
 use super::transport::InProcess;
 use super::{Engine, Runtime};
+use crate::cluster::HostStatus;
 use crate::error::{Result, RuntimeError};
-use crate::worker::Worker;
+use crate::relation::Relation;
+use crate::worker::{ViewInstance, Worker};
 
 /// A worker as operators see it.
 #[derive(Debug, Clone)]
@@ -31,8 +34,10 @@ pub struct WorkerStatus {
     pub state_bytes: u64,
     /// Bytes that tasks of queries hold there, smoothed, as of its last heartbeat.
     pub query_bytes: u64,
-    /// Bytes of rows there that wait for other tasks.
+    /// Bytes of rows there that wait for other tasks, if it is in this process.
     pub in_flight_bytes: u64,
+    /// The process that it is in, if that is another one.
+    pub host: Option<HostStatus>,
 }
 
 impl WorkerStatus {
@@ -60,7 +65,10 @@ impl Engine {
                 from: id,
             })
         })?;
-        self.post(Event::WorkerJoined { worker: id });
+        self.post(Event::WorkerJoined {
+            worker: id,
+            has_sources: true,
+        });
         Ok(id)
     }
 }
@@ -72,6 +80,11 @@ impl Runtime {
     /// There is no such worker, or it is the last one.
     pub fn remove_worker(&self, worker: WorkerId) -> Result<()> {
         let _membership = self.engine.workers.membership();
+        if let Some(member) = self.engine.cluster.get(worker) {
+            member.leave();
+            self.engine.post(Event::WorkerLeaving { worker });
+            return Ok(());
+        }
         let leaving = self.engine.workers.get(worker);
         match leaving.filter(|_| self.engine.workers.has_another(worker)) {
             Some(worker) => worker.leave(),
@@ -97,21 +110,43 @@ impl Runtime {
         let load = |worker: &Worker| loads.get(&worker.id).copied().unwrap_or_default();
         let workers = self.engine.workers.all();
         let all = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
-        workers
-            .iter()
-            .map(|worker| WorkerStatus {
-                id: worker.id.0,
-                cores: self.engine.machine.cores,
-                partitions: placed.get(&worker.id).copied().unwrap_or(0),
-                tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum(),
-                is_leaving: worker.is_leaving(),
-                busy: f64::from(load(worker).busy_per_mille) / 1000.0,
-                cpu_ns: worker.cpu.busy_ns(),
-                state_bytes: load(worker).state_bytes,
-                query_bytes: load(worker).query_bytes,
-                in_flight_bytes: worker.in_flight_bytes() as u64,
-            })
-            .collect()
+        let here = workers.iter().map(|worker| WorkerStatus {
+            id: worker.id.0,
+            cores: self.engine.machine.cores,
+            partitions: placed.get(&worker.id).copied().unwrap_or(0),
+            tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum(),
+            is_leaving: worker.is_leaving(),
+            busy: f64::from(load(worker).busy_per_mille) / 1000.0,
+            cpu_ns: worker.cpu.busy_ns(),
+            state_bytes: load(worker).state_bytes,
+            query_bytes: load(worker).query_bytes,
+            in_flight_bytes: worker.in_flight_bytes() as u64,
+            host: None,
+        });
+        let members = self.engine.cluster.all();
+        let elsewhere = members.iter().map(|member| {
+            let load = loads.get(&member.id).copied().unwrap_or_default();
+            WorkerStatus {
+                id: member.id.0,
+                cores: member.about.cores,
+                partitions: placed.get(&member.id).copied().unwrap_or(0),
+                tasks_waiting: load.tasks_waiting as usize,
+                is_leaving: member.is_leaving(),
+                busy: f64::from(load.busy_per_mille) / 1000.0,
+                cpu_ns: 0,
+                state_bytes: load.state_bytes,
+                query_bytes: load.query_bytes,
+                in_flight_bytes: 0,
+                host: Some(member.status()),
+            }
+        });
+        here.chain(elsewhere).collect()
+    }
+
+    /// Takes in workers of other processes that connect to this listener, as long as the runtime lives. `build`: those of
+    /// another one are refused.
+    pub fn listen_for_workers(&self, listener: Listener, build: &str) {
+        self.engine.listen(listener, build.to_owned());
     }
 
     /// Whether every view would be restored if a worker were lost now, and none filled again. False for a moment after a view was
@@ -130,6 +165,10 @@ impl Runtime {
     pub fn kill_worker(&self, worker: u32) -> Result<()> {
         let worker = WorkerId(worker);
         let _membership = self.engine.workers.membership();
+        if self.engine.cluster.evict(worker) {
+            self.engine.post(Event::WorkerLost { worker });
+            return Ok(());
+        }
         if self.engine.workers.get(worker).is_none() {
             return Err(RuntimeError::UnknownWorker(worker.0));
         }
@@ -201,5 +240,41 @@ impl Engine {
             tracing::error!(%error, "the last worker is lost, and no other can be started");
         }
         self.workers.evict(worker);
+    }
+}
+
+impl Engine {
+    /// What readers have seen of a pipeline's views is there again, apart from rows that are still to be put in place: those whose
+    /// tasks are on another machine nobody else brings back.
+    pub(super) fn recovered(self: &Arc<Self>, pipeline: PipelineId) {
+        let views: Vec<Arc<ViewInstance>> = {
+            let relations = self.relations.read();
+            let views = relations.values().filter_map(|relation| match relation.as_ref() {
+                Relation::View(view) => Some(view),
+                Relation::Stream(_) | Relation::Table(_) => None,
+            });
+            let of_pipeline = views.filter(|view| self.versions.pipeline_of(view.id) == Some(pipeline));
+            let is_lost = |view: &&Arc<ViewInstance>| {
+                (0..view.graph.partitions).any(|partition| view.are_rows_lost(partition))
+            };
+            of_pipeline.filter(is_lost).cloned().collect()
+        };
+        if views.is_empty() {
+            return self.versions.set_recovering(pipeline, false);
+        }
+        let engine = Arc::clone(self);
+        self.machine.io.spawn(async move {
+            for view in views {
+                for partition in 0..view.graph.partitions {
+                    if let Err(error) = engine.bring_rows_back(&view, partition).await {
+                        view.fail(format!(
+                            "a worker with a part of it was lost, and restoring that part failed: {error}"
+                        ));
+                        engine.tell_failed(&view);
+                    }
+                }
+            }
+            engine.versions.set_recovering(pipeline, false);
+        });
     }
 }

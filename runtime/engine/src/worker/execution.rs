@@ -282,7 +282,7 @@ impl Worker {
                 view.leave_before_image(id.stage, id.partition).await;
                 let image = view.image(id.stage, id.partition)?;
                 if self.is_alive() {
-                    self.transport.keep_image(part, id.epoch, image);
+                    self.transport.keep_image(part, id.epoch, image).await?;
                 }
             }
             // The place is given back when there is space for the next.
@@ -328,9 +328,7 @@ impl Worker {
             tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
                 "a view failed; the others continue");
             view.set_aside(error, is_memory);
-            if is_memory {
-                self.transport.out_of_memory();
-            }
+            self.transport.failed(&view, is_memory);
         }
         Outcome::Ended(Ended::default())
     }
@@ -370,7 +368,8 @@ impl Worker {
         let low_water = self.transport.low_water(view.id);
         view.set_low_water(low_water);
         let is_alive = || self.is_alive();
-        let running = Running::begin(view, ready, low_water, &open, is_alive)?;
+        let rows_at = (!self.transport.has_sources()).then_some(&*self.transport);
+        let running = Running::begin(view, ready, low_water, rows_at, &open, is_alive)?;
         let Some(mut running) = running else {
             parts.drain().await;
             return Ok(TaskOutput::default());
@@ -582,6 +581,9 @@ impl Worker {
             }
         }
         inputs.first = view.is_fixed(id.stage) && view.take_first(id.stage);
+        if inputs.first {
+            self.transport.emitted_fixed_rows(view, id.stage);
+        }
         Ok(inputs)
     }
 }

@@ -34,12 +34,13 @@ use millrace_resource::memory::Charge;
 use millrace_schedule::id::PipelineId;
 use millrace_storage::ChangeBatch;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::error::Result;
 
 /// A stage of a view in an epoch: its tasks on one worker share a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FlowId {
     pub pipeline: PipelineId,
     pub epoch: u64,
@@ -48,7 +49,7 @@ pub struct FlowId {
 }
 
 /// A batch: the partition that sends it, and its number there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchId {
     pub from: usize,
     pub number: u64,

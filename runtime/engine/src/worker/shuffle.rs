@@ -8,11 +8,12 @@ use millrace_resource::memory::Charge;
 use millrace_schedule::id::{PipelineId, TaskId};
 use millrace_schedule::local::share;
 use millrace_storage::ChangeBatch;
+use serde::{Deserialize, Serialize};
 
 use crate::feed::Cut;
 
 /// Names rows that wait on a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Block {
     /// A map's share of a relation's cut.
     Cut {

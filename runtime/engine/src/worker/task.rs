@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use millrace_operator::error::Result;
 use millrace_operator::{ErrorCounter, Inputs, Output, concat, consolidate_parts};
 use millrace_planner::stage::Output as Goes;
+use millrace_resource::error::ResourceError;
 use millrace_resource::gate::Gate;
 use millrace_resource::memory::{Charge, Use};
 use millrace_schedule::id::TaskId;
@@ -21,6 +22,7 @@ use twox_hash::XxHash3_64;
 use super::flow::{BatchId, Channel};
 use super::view::{Taken, ViewInstance};
 use crate::error::RuntimeError;
+use crate::worker::Transport;
 
 /// Rows for each receiving partition that batches are put together for, if that many came.
 const SCATTERED_ROWS_MIN: usize = 64;
@@ -83,6 +85,7 @@ impl<'a> Running<'a> {
         view: &'a ViewInstance,
         ready: &ReadyTask,
         low_water: u64,
+        rows_at: Option<&'a dyn Transport>,
         open: &'a OpenChannel<'a>,
         is_alive: impl Fn() -> bool,
     ) -> Result<Option<Running<'a>>, RuntimeError> {
@@ -95,6 +98,8 @@ impl<'a> Running<'a> {
             task,
             generation: taken.generation,
             low_water,
+            incarnation: ready.incarnation,
+            rows_at,
             is_read: ready.is_read,
             has_faucet: ready.has_faucet,
             open,
@@ -139,6 +144,9 @@ struct Sink<'a> {
     task: TaskId,
     generation: u64,
     low_water: u64,
+    incarnation: u64,
+    /// The rows of the view are elsewhere, and this leads there.
+    rows_at: Option<&'a dyn Transport>,
     is_read: bool,
     has_faucet: bool,
     open: &'a OpenChannel<'a>,
@@ -213,7 +221,7 @@ impl Sink<'_> {
         let held = std::mem::take(&mut self.held);
         (self.held_rows, self.held_bytes) = (0, 0);
         if *self.goes() == Goes::Materialize {
-            let done = self.materialize(held);
+            let done = self.materialize(held).await;
             self.charge.resize(self.output.left_bytes);
             return done;
         }
@@ -268,7 +276,7 @@ impl Sink<'_> {
     }
 
     /// Applies rows to the view's contents.
-    fn materialize(&mut self, rows: Vec<ChangeBatch>) -> Result<()> {
+    async fn materialize(&mut self, rows: Vec<ChangeBatch>) -> Result<()> {
         let view = self.view;
         // A row that came and went within the epoch never was in the view.
         let grows = view.graph.append_only || rows.iter().all(|batch| batch.weights.is_none());
@@ -283,11 +291,7 @@ impl Sink<'_> {
             let _copy = view.account.charge(Use::InFlight, bytes);
             consolidate_parts(rows)?
         };
-        let mut contents = view.contents.partitions[self.task.partition].write();
-        if view.generation(self.task.partition) != self.generation {
-            self.output = TaskOutput::default();
-            return Ok(());
-        }
+        let mut batches = vec![];
         for batch in rows {
             let columns = batch.rows.columns().to_vec();
             let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -296,11 +300,31 @@ impl Sink<'_> {
                 columns,
                 &options,
             )?;
-            let batch = ChangeBatch {
+            batches.push(ChangeBatch {
                 rows,
                 weights: batch.weights,
-            };
-            contents.apply(&batch, self.task.epoch, self.low_water)?;
+            });
+        }
+        match self.rows_at {
+            Some(_) if batches.is_empty() => {}
+            Some(transport) => {
+                let sent = transport.materialize(self.task, self.incarnation, batches.clone());
+                // The only error is that whoever keeps the rows is gone.
+                let lost = |_| ResourceError::WorkerLost(u32::MAX);
+                sent.await.map_err(lost)?;
+            }
+            None => {
+                let mut contents = view.contents.partitions[self.task.partition].write();
+                if view.generation(self.task.partition) != self.generation {
+                    self.output = TaskOutput::default();
+                    return Ok(());
+                }
+                for batch in &batches {
+                    contents.apply(batch, self.task.epoch, self.low_water)?;
+                }
+            }
+        }
+        for batch in batches {
             let bytes = rows_bytes(&batch.rows);
             // Nobody asks for the changes of a view that is not read; that there are some is known by the first.
             if self.is_read || self.output.materialized.is_empty() {
@@ -317,7 +341,7 @@ impl Sink<'_> {
     async fn end(mut self) -> Result<TaskOutput> {
         let held = std::mem::take(&mut self.held);
         if *self.goes() == Goes::Materialize {
-            self.materialize(held)?;
+            self.materialize(held).await?;
             self.charge.resize(self.output.left_bytes);
         } else if self.channel.is_some() {
             if !held.is_empty() {

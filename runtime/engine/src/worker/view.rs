@@ -12,9 +12,11 @@ use millrace_operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, O
 use millrace_planner::{RelationId, StageGraph};
 use millrace_resource::memory::{Account, Holder, Memory, StateCharge};
 use millrace_resource::spill::state::Spill;
+use millrace_schedule::id::TaskId;
 use millrace_schedule::message::EpochTime;
 use millrace_schedule::template::{StageInput, ViewShape, is_reduce};
 use millrace_state::row_table::{RowTable, TableImage, make_indexes};
+use millrace_storage::{ChangeBatch, rows_bytes};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
@@ -34,6 +36,8 @@ pub struct ViewSpec {
     pub id: RelationId,
     pub name: String,
     pub graph: StageGraph,
+    /// From which another process makes the same graph; none if nobody can.
+    pub definition: Option<Arc<[u8]>>,
 }
 
 /// The rows of a view, partition by partition.
@@ -94,6 +98,8 @@ pub struct ViewInstance {
     pub id: RelationId,
     pub name: String,
     pub graph: StageGraph,
+    /// See [`ViewSpec::definition`].
+    pub definition: Option<Arc<[u8]>>,
     pub shape: Arc<ViewShape>,
     /// For each stage, for each partition: the operators with their state. Maps have none and are made for each task.
     reduces: Vec<Vec<Mutex<Slot>>>,
@@ -147,7 +153,12 @@ impl ViewInstance {
         memory: &Arc<Memory>,
         spill: Option<Arc<Spill>>,
     ) -> Result<Self> {
-        let ViewSpec { id, name, graph } = spec;
+        let ViewSpec {
+            id,
+            name,
+            graph,
+            definition,
+        } = spec;
         let account = memory.account(Holder::Relation(id), &format!("view \"{name}\""));
         account.set_name(format!("view \"{name}\""));
         let awaits_all = graph.awaits_all();
@@ -181,6 +192,7 @@ impl ViewInstance {
         Ok(ViewInstance {
             id,
             name,
+            definition,
             shape,
             reduces,
             generations,
@@ -214,6 +226,22 @@ impl ViewInstance {
             first,
             filled: OnceLock::new(),
         })
+    }
+
+    /// Whether a stage is the one that puts out the rows of the view.
+    pub(super) fn is_last(&self, stage: usize) -> bool {
+        stage + 1 == self.graph.stages.len()
+    }
+
+    /// Drops the operators of a partition, which is on a worker that does not share this memory. Nothing of it runs here.
+    pub(crate) fn let_go(&self, partition: usize) {
+        for (stage, instances) in self.reduces.iter().enumerate() {
+            if let Some(instance) = instances.get(partition) {
+                *instance.lock() = Slot::Empty;
+                self.eviction.let_go(stage, partition);
+                self.measure(stage, partition);
+            }
+        }
     }
 
     /// Whether a stage makes rows out of nothing.
@@ -307,14 +335,17 @@ impl ViewInstance {
             }
             *contents = empty;
         }
-        self.are_rows_lost[partition].store(true, Ordering::Release);
+        // A stage in which all rows meet puts them into the first partition.
+        let last = self.shape.stages.last();
+        let has_rows = last.is_some_and(|last| self.shape.partitions_of(last).contains(&partition));
+        self.are_rows_lost[partition].store(has_rows, Ordering::Release);
         self.charges.iter().for_each(|stage| stage[partition].set(0));
         self.eviction.lose(partition);
         Ok(())
     }
 
     /// Charges the state of a stage's task on a partition, to which so many bytes of changes came.
-    pub(super) fn charge_state(&self, stage: usize, partition: usize, bytes: usize) {
+    pub(crate) fn charge_state(&self, stage: usize, partition: usize, bytes: usize) {
         if self.is_stateful(stage) {
             self.charges[stage][partition].moved(bytes, || self.part_bytes(stage, partition));
         }
@@ -332,7 +363,7 @@ impl ViewInstance {
     }
 
     /// The state of a stage's task on a partition, for the checkpoint store. The task is not running.
-    pub(super) fn image(&self, stage: usize, partition: usize) -> Result<Image> {
+    pub(crate) fn image(&self, stage: usize, partition: usize) -> Result<Image> {
         let operators = match self.reduces[stage].get(partition) {
             Some(instance) => match &mut *instance.lock() {
                 Slot::Here(operators) => Some(operators.image()?),
@@ -346,7 +377,7 @@ impl ViewInstance {
         Ok(Image { operators, contents })
     }
 
-    /// Puts in place what [`ViewInstance::image`] made.
+    /// Puts in place what [`ViewInstance::image`] made, apart from the view's rows.
     ///
     /// # Errors
     /// The image is not one of this plan.
@@ -371,14 +402,26 @@ impl ViewInstance {
                 *instance = restored;
             }
         }
+        self.measure(stage, partition);
+        Ok(())
+    }
+
+    /// Whether the rows of a partition were lost, and are not back yet.
+    pub(crate) fn are_rows_lost(&self, partition: usize) -> bool {
+        self.are_rows_lost[partition].load(Ordering::Acquire)
+    }
+
+    /// Puts the view's rows of a partition in place.
+    ///
+    /// # Errors
+    /// The image is not one of this view.
+    pub(crate) fn restore_rows(&self, partition: usize, image: &Image) -> Result<()> {
         if let Some(image) = &image.contents {
             let mut contents = self.contents.partitions[partition].write();
-            if is_alive() {
-                contents.restore_rows(image)?;
-                self.are_rows_lost[partition].store(false, Ordering::Release);
-            }
+            contents.restore_rows(image)?;
+            self.are_rows_lost[partition].store(false, Ordering::Release);
         }
-        self.measure(stage, partition);
+        self.measure(self.graph.stages.len() - 1, partition);
         Ok(())
     }
 
@@ -419,7 +462,7 @@ impl ViewInstance {
     }
 
     /// True once for each stage.
-    pub(super) fn take_first(&self, stage: usize) -> bool {
+    pub(crate) fn take_first(&self, stage: usize) -> bool {
         self.first[stage].swap(false, Ordering::Relaxed)
     }
 
@@ -460,7 +503,48 @@ impl ViewInstance {
         self.combiners.iter().for_each(|combiner| combiner.set(is_on));
     }
 
-    pub(super) fn is_filling(&self) -> bool {
+    /// How far the view is, as the coordinator says.
+    pub(crate) fn set_filling(&self, is_filling: bool, is_bulk: bool, first: &[bool]) {
+        self.is_filling.store(is_filling, Ordering::Release);
+        self.is_bulk.store(is_bulk, Ordering::Release);
+        for (stage, is_first) in self.first.iter().zip(first) {
+            stage.store(*is_first, Ordering::Relaxed);
+        }
+    }
+
+    /// Applies what a task elsewhere emitted to the view's rows; returns how many bytes of changes that was. Nothing is if
+    /// the worker does not count any more.
+    ///
+    /// # Errors
+    /// The rows are not those of this view.
+    pub(crate) fn apply(
+        &self,
+        task: TaskId,
+        low_water: u64,
+        changes: &[ChangeBatch],
+        counts: impl Fn() -> bool,
+    ) -> Result<usize> {
+        let mut contents = self.contents.partitions[task.partition].write();
+        // A worker is taken out before its partitions are lost: one that counts, seen under the lock, applies to what is here.
+        if !counts() || self.failure().is_some() {
+            return Ok(0);
+        }
+        let mut bytes = 0;
+        for batch in changes {
+            let batch = ChangeBatch {
+                rows: batch
+                    .rows
+                    .clone()
+                    .with_schema(Arc::clone(&self.contents.schema))?,
+                weights: batch.weights.clone(),
+            };
+            contents.apply(&batch, task.epoch, low_water)?;
+            bytes += rows_bytes(&batch.rows);
+        }
+        Ok(bytes)
+    }
+
+    pub(crate) fn is_filling(&self) -> bool {
         self.is_filling.load(Ordering::Acquire)
     }
 

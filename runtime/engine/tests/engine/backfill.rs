@@ -155,6 +155,7 @@ impl Fixture {
             id,
             name: name.into(),
             graph,
+            definition: None,
         }
     }
 

@@ -125,6 +125,7 @@ impl Fixture {
             id,
             name: name.into(),
             graph: plan_view(&state, plan, options).unwrap(),
+            definition: None,
         };
         self.runtime.create_view(spec).await
     }

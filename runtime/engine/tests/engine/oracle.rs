@@ -4,6 +4,7 @@
 
 mod aggregates;
 mod flow;
+mod hosts;
 mod relational;
 mod workers;
 
@@ -183,6 +184,8 @@ struct Fixture {
     next_view: u64,
     /// Of the views that are made from now on.
     options: ViewOptions,
+    /// Plans views in other processes.
+    plans: Arc<hosts::Plans>,
 }
 
 const S: RelationId = RelationId(1);
@@ -239,6 +242,7 @@ impl Fixture {
             store,
             _directory: directory,
             context: SessionContext::new_with_config(config()),
+            plans: hosts::Plans::new(&relations),
             relations: Relations(relations),
             stream: vec![],
             table: BTreeMap::new(),
@@ -264,6 +268,7 @@ impl Fixture {
                 id,
                 name: format!("v{id}"),
                 graph,
+                definition: Some(self.plans.define(sql, self.options)),
             })
             .await
             .unwrap_or_else(|error| panic!("{sql}: {error}"));

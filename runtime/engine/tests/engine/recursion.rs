@@ -194,6 +194,7 @@ impl Fixture {
             id,
             name: format!("v{id}"),
             graph,
+            definition: None,
         };
         let made = self.runtime.create_view(spec).await;
         made.unwrap_or_else(|error| panic!("{sql}: {error}"));

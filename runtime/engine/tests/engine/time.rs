@@ -145,7 +145,12 @@ impl Fixture {
         self.next_view += 1;
         let name = format!("v{id}");
         self.runtime
-            .create_view(ViewSpec { id, name, graph })
+            .create_view(ViewSpec {
+                id,
+                name,
+                graph,
+                definition: None,
+            })
             .await
             .unwrap();
         id

@@ -13,8 +13,9 @@ use crate::template::ViewShape;
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A worker is there from now on; partitions move to it when their pipeline is next opened.
-    WorkerJoined { worker: WorkerId },
+    /// A worker is there from now on; partitions move to it when their pipeline is next opened. `has_sources`: sources arrive
+    /// where it is, so that it may take cuts.
+    WorkerJoined { worker: WorkerId, has_sources: bool },
     /// A worker is to leave: pipelines that have partitions there are moved off it; then [`Command::WorkerFree`].
     WorkerLeaving { worker: WorkerId },
     /// A worker is gone, with everything that it had.

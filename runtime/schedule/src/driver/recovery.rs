@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::pipeline::Phase;
-use super::{Command, Driver};
+use super::{Command, Driver, cutter_of};
 use crate::id::{PipelineId, WorkerId};
 use crate::message::ToWorker;
 use crate::template::{Replay, Template};
@@ -36,6 +36,7 @@ impl Driver {
             return;
         }
         self.liveness.remove(&worker);
+        self.cutters.remove(&worker);
         commands.push(Command::Evict { worker });
         self.lost.insert(worker);
         self.replace_lost(commands);
@@ -90,7 +91,7 @@ impl Driver {
             placement[*partition] = wanted[*partition];
         }
         let cutter = if lost.contains(&old.cutter) {
-            placement[id.0 as usize % placement.len()]
+            cutter_of(id, &placement, &self.workers, &self.cutters)
         } else {
             old.cutter
         };

@@ -117,6 +117,8 @@ impl Driver {
         let mut used: Vec<WorkerId> = self.workers.iter().copied().collect();
         let first = used.iter().position(|worker| *worker == home).unwrap_or(0);
         used.rotate_left(first);
+        // Rows that stay where they arrive cost no message.
+        used.sort_by_key(|worker| !self.cutters.contains(worker));
         used.truncate(workers);
         let at = |(partition, worker): (usize, &WorkerId)| match used.contains(worker) {
             true => *worker,

@@ -44,7 +44,13 @@ fn view(id: u64, inputs: &[u64]) -> Arc<ViewShape> {
 fn driver(sources: &[u64]) -> Driver {
     let mut driver = Driver::default();
     driver.on(Event::GroupSize(GroupSize::Fixed(2)), 0);
-    driver.on(Event::WorkerJoined { worker: WORKER }, 0);
+    driver.on(
+        Event::WorkerJoined {
+            worker: WORKER,
+            has_sources: true,
+        },
+        0,
+    );
     for source in sources {
         let (relation, pipeline) = (RelationId(*source), PipelineId(*source));
         driver.on(Event::SourceAdded { relation, pipeline }, 0);
@@ -214,7 +220,13 @@ fn watched() -> Driver {
     driver.on(Event::Heartbeats { every_ns: 1_000_000 }, 0);
     for worker in [1, 2] {
         let worker = WorkerId(worker);
-        driver.on(Event::WorkerJoined { worker }, 0);
+        driver.on(
+            Event::WorkerJoined {
+                worker,
+                has_sources: true,
+            },
+            0,
+        );
     }
     driver
 }

@@ -122,6 +122,7 @@ impl Replacement<'_> {
                 id: relation.info.id,
                 name: new.name.clone(),
                 graph,
+                definition: None,
             });
         }
         let removed = if new.id == old.id { vec![] } else { vec![old.id] };

@@ -145,6 +145,7 @@ impl NewSink<'_> {
             id: relation.info.id,
             name: view_name.clone(),
             graph: planned.graph,
+            definition: None,
         };
         let mut view = Object {
             id: view,

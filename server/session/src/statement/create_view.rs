@@ -463,6 +463,7 @@ pub(crate) async fn materialized(
                 id: relation_id,
                 name: object.name.clone(),
                 graph,
+                definition: None,
             }],
             put: vec![object],
             removed: vec![],

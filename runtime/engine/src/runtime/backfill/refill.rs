@@ -30,7 +30,7 @@ impl Engine {
             self.versions.abandon(id);
             self.timers.remove(id);
             self.checkpoints.store.remove(id);
-            self.workers.uninstall(id);
+            self.uninstall(id);
             for partition in 0..view.graph.partitions {
                 if let Err(error) = view.lose(partition) {
                     view.fail(error.to_string());
@@ -100,7 +100,7 @@ impl Engine {
             self.versions.abandon(view.id);
             self.timers.remove(view.id);
             self.checkpoints.store.remove(view.id);
-            self.workers.uninstall(view.id);
+            self.uninstall(view.id);
             for partition in 0..view.graph.partitions {
                 if let Err(error) = view.lose(partition) {
                     view.fail(error.to_string());
@@ -194,6 +194,7 @@ impl Runtime {
                         id: view.id,
                         name: view.name.clone(),
                         graph,
+                        definition: view.definition.clone(),
                     }
                 })
                 .collect();

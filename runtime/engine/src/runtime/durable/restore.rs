@@ -246,7 +246,7 @@ impl Engine {
         }
         try_join_all(restoring).await?;
         view.begin_restored(stored.failed_rows);
-        self.workers.install(&view);
+        self.install(&view);
         if view.graph.keeps_time() {
             self.timers.install(view.id);
             for Part { stage, partition, .. } in parts_of(&view) {
@@ -284,7 +284,8 @@ impl Engine {
                 let turn = view.turn_to_restore(part.stage, part.partition).await;
                 // What was read is what was written, but by whom is not known.
                 let restored = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                    view.restore(part.stage, part.partition, &image, || true)
+                    view.restore(part.stage, part.partition, &image, || true)?;
+                    view.restore_rows(part.partition, &image)
                 }));
                 restored.unwrap_or_else(|_| {
                     Err(RuntimeError::Internal(

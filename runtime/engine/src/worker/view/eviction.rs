@@ -39,7 +39,7 @@ const PLACES: u32 = 48;
 const PLACES_PART: usize = 4;
 
 /// The right to a part, and to have brought it back.
-pub(in crate::worker) struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     _turn: MutexGuard<'a, ()>,
     place: Option<SemaphorePermit<'a>>,
 }
@@ -93,6 +93,14 @@ impl Eviction {
         }
     }
 
+    /// What a stage keeps on a partition is elsewhere; the rows of the view stay.
+    pub fn let_go(&self, stage: usize, partition: usize) {
+        if stage + 1 < self.on_disk.len() {
+            self.left[stage][partition].store(0, Ordering::Relaxed);
+            self.on_disk[stage][partition].lock().set(0);
+        }
+    }
+
     /// A partition was lost.
     pub fn lose(&self, partition: usize) {
         self.on_disk
@@ -107,12 +115,7 @@ impl ViewInstance {
     ///
     /// # Errors
     /// It is on disk, and cannot be read.
-    pub(in crate::worker) async fn turn(
-        &self,
-        stage: usize,
-        partition: usize,
-        flows: bool,
-    ) -> Result<Option<Turn<'_>>> {
+    pub(crate) async fn turn(&self, stage: usize, partition: usize, flows: bool) -> Result<Option<Turn<'_>>> {
         if !self.is_stateful(stage) {
             return Ok(None);
         }
@@ -169,7 +172,7 @@ impl ViewInstance {
     }
 
     /// The oldest version that a reader may still look at.
-    pub(in crate::worker) fn set_low_water(&self, version: u64) {
+    pub(crate) fn set_low_water(&self, version: u64) {
         self.eviction.low_water.fetch_max(version, Ordering::Relaxed);
     }
 

@@ -79,6 +79,7 @@ impl DdlGuard<'_> {
             id: relation.info.id,
             name: name.clone(),
             graph: planned.graph,
+            definition: None,
         };
         let text: Arc<str> = planned.query.text.as_str().into();
         let object = Arc::new(Object {

@@ -1,0 +1,554 @@
+//! The coordinator's side: hosts that have joined, what they are told, and what they ask for.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_mesh::{Body, Incoming, Link, Listener, Serve};
+use millrace_planner::RelationId;
+use millrace_planner::state_identity::state_identity;
+use millrace_schedule::cpu::QueryClass;
+use millrace_schedule::driver::Event;
+use millrace_schedule::id::{Part, TaskId, WorkerId};
+use millrace_schedule::message::ToWorker;
+use millrace_storage::ChangeBatch;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::OnceCell;
+
+use super::protocol::{
+    About, Filling, Hello, Installed, Request, ToCoordinator, ToHost, decode, encode, without_header,
+};
+use super::{image, rows};
+use crate::error::{Result, RuntimeError};
+use crate::runtime::Engine;
+use crate::worker::{Image, ViewInstance};
+
+/// How often a host is told that the coordinator is there.
+const ALIVE_EVERY: Duration = Duration::from_millis(500);
+
+/// A host that has joined.
+pub(crate) struct Member {
+    pub id: WorkerId,
+    pub about: About,
+    pub since: Instant,
+    link: Link,
+    is_leaving: AtomicBool,
+    /// What it says from now on counts for nothing.
+    is_evicted: AtomicBool,
+}
+
+impl Member {
+    pub fn tell(&self, message: &ToHost) {
+        match encode(message) {
+            Ok(bytes) => self.link.send(bytes),
+            Err(error) => tracing::error!(worker = self.id.0, %error, "a message cannot be sent"),
+        }
+    }
+
+    /// Asks it for something.
+    ///
+    /// # Errors
+    /// It does not answer, or cannot do it: then it is held to be lost.
+    pub async fn request(&self, request: &Request) -> Result<Body> {
+        let lost = || RuntimeError::worker_lost(self.id.0);
+        let body = Body::of(encode(request).map_err(RuntimeError::Internal)?);
+        self.link.request(body).await.map_err(|_| lost())
+    }
+
+    pub fn status(&self) -> HostStatus {
+        HostStatus {
+            address: self.about.address.clone(),
+            build: self.about.build.clone(),
+            memory_limit: self.about.memory_limit,
+            process: self.about.process,
+            age: self.since.elapsed(),
+        }
+    }
+
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    fn is_evicted(&self) -> bool {
+        self.is_evicted.load(Ordering::SeqCst)
+    }
+}
+
+/// A host as operators see it.
+#[derive(Debug, Clone)]
+pub struct HostStatus {
+    pub address: String,
+    pub build: String,
+    pub memory_limit: u64,
+    pub process: u32,
+    /// How long it has been there.
+    pub age: Duration,
+}
+
+/// Hosts that take part.
+#[derive(Default)]
+pub(crate) struct Cluster {
+    members: RwLock<BTreeMap<WorkerId, Arc<Member>>>,
+    /// Held while a view is made known to all workers, and while a host joins: each host is told of each view once.
+    installing: Mutex<()>,
+}
+
+impl Cluster {
+    pub fn get(&self, worker: WorkerId) -> Option<Arc<Member>> {
+        self.members.read().get(&worker).cloned()
+    }
+
+    pub fn all(&self) -> Vec<Arc<Member>> {
+        self.members.read().values().cloned().collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.read().is_empty()
+    }
+
+    /// Tells all of them.
+    pub fn tell(&self, message: &ToHost) {
+        for member in self.members.read().values() {
+            member.tell(message);
+        }
+    }
+
+    /// Takes one out. What it says from now on counts for nothing.
+    pub fn evict(&self, worker: WorkerId) -> bool {
+        let member = self.members.write().remove(&worker);
+        if let Some(member) = &member {
+            member.is_evicted.store(true, Ordering::SeqCst);
+            member.link.close();
+        }
+        member.is_some()
+    }
+
+    /// Lets one go that has nothing left to do.
+    pub fn retire(&self, worker: WorkerId) -> bool {
+        let member = self.members.write().remove(&worker);
+        if let Some(member) = &member {
+            member.is_evicted.store(true, Ordering::SeqCst);
+            // It closes the link.
+            member.tell(&ToHost::Leave);
+        }
+        member.is_some()
+    }
+}
+
+fn filling_of(view: &ViewInstance) -> Filling {
+    Filling {
+        view: view.id,
+        incarnation: view.shape.incarnation,
+        is_filling: view.is_filling(),
+        is_bulk: view.is_bulk(),
+        first: (0..view.graph.stages.len())
+            .map(|stage| view.is_first(stage))
+            .collect(),
+    }
+}
+
+impl Engine {
+    /// Makes a view known to all workers.
+    pub fn install(&self, view: &Arc<ViewInstance>) {
+        let _installing = self.cluster.installing.lock();
+        self.workers.install(view);
+        if !self.cluster.is_empty() {
+            let members = self.cluster.all();
+            members.iter().for_each(|member| install_on(member, view, true));
+        }
+    }
+
+    /// Takes it from them.
+    pub fn uninstall(&self, view: RelationId) {
+        self.workers.uninstall(view);
+        self.cluster.tell(&ToHost::Uninstall(view));
+    }
+
+    /// Tells hosts how far a view is that is being filled.
+    pub fn tell_filling(&self, view: &ViewInstance) {
+        if !self.cluster.is_empty() {
+            self.cluster.tell(&ToHost::Filling(filling_of(view)));
+        }
+    }
+
+    /// Tells hosts which back-fills are urgent.
+    pub fn tell_urgent(&self) {
+        if !self.cluster.is_empty() {
+            let urgent = self.jobs.urgent.lock().iter().copied().collect();
+            self.cluster.tell(&ToHost::Urgent(urgent));
+        }
+    }
+
+    /// A view failed: no worker goes on with it.
+    pub fn tell_failed(&self, view: &ViewInstance) {
+        if !self.cluster.is_empty() {
+            self.cluster.tell(&ToHost::Failed {
+                view: view.id,
+                incarnation: view.shape.incarnation,
+                why: view.failure().unwrap_or_default(),
+            });
+        }
+    }
+
+    /// A message of the driver for a worker in another process; returns whether there is one of this name.
+    pub fn tell_member(&self, to: WorkerId, message: &ToWorker) -> bool {
+        let Some(member) = self.cluster.get(to).filter(|member| !member.link.is_closed()) else {
+            return false;
+        };
+        if let ToWorker::Prepare(template) = message {
+            let views = template.views.iter();
+            for view in views.filter_map(|shape| self.workers.view(shape.id, shape.incarnation)) {
+                member.tell(&ToHost::Filling(filling_of(&view)));
+            }
+        }
+        member.tell(&ToHost::Command(message.clone()));
+        true
+    }
+
+    /// Takes hosts in that connect, while the runtime lives.
+    pub fn listen(self: &Arc<Self>, mut listener: Listener, build: String) {
+        let engine = Arc::downgrade(self);
+        self.machine.io.spawn(async move {
+            let mut beats = tokio::time::interval(ALIVE_EVERY);
+            loop {
+                tokio::select! {
+                    incoming = listener.next() => {
+                        let (Some(incoming), Some(engine)) = (incoming, engine.upgrade()) else {
+                            return;
+                        };
+                        let build = build.clone();
+                        engine.machine.io.clone().spawn(async move { engine.take_in(incoming, &build).await });
+                    }
+                    _ = beats.tick() => match engine.upgrade() {
+                        Some(engine) => engine.cluster.tell(&ToHost::Alive),
+                        None => return,
+                    },
+                }
+            }
+        });
+    }
+
+    async fn take_in(self: &Arc<Self>, incoming: Incoming, build: &str) {
+        let about = match decode(&incoming.about) {
+            Ok(Hello::Join(about)) => about,
+            Ok(Hello::Peer { .. }) => {
+                return incoming
+                    .refuse("this is the coordinator, and no other worker")
+                    .await;
+            }
+            // What it cannot say to this build is where builds differ first.
+            Err(_) => {
+                return incoming
+                    .refuse(&format!("the coordinator is of build {build}"))
+                    .await;
+            }
+        };
+        if about.build != build {
+            let why = format!(
+                "the coordinator is of build {build}, and this worker of build {}",
+                about.build
+            );
+            tracing::warn!(address = %incoming.address, "{why}");
+            return incoming.refuse(&why).await;
+        }
+        let serving = Arc::new(Serving {
+            engine: Arc::downgrade(self),
+            member: OnceCell::new(),
+        });
+        let address = incoming.address;
+        let link = match incoming.take(Arc::clone(&serving) as Arc<dyn Serve>).await {
+            Ok(link) => link,
+            Err(error) => {
+                tracing::warn!(%address, %error, "a worker went before it was taken in");
+                return;
+            }
+        };
+        let member = Arc::new(Member {
+            id: self.workers.next_id(),
+            about,
+            since: Instant::now(),
+            link: link.clone(),
+            is_leaving: AtomicBool::new(false),
+            is_evicted: AtomicBool::new(false),
+        });
+        let id = member.id;
+        member.tell(&ToHost::Welcome {
+            worker: id,
+            heartbeat_ns: self.options.heartbeat_every.as_nanos() as u64,
+        });
+        // It is the only one to set it.
+        let _ = serving.member.set(Arc::clone(&member));
+        {
+            let _installing = self.cluster.installing.lock();
+            for view in self.workers.views() {
+                install_on(&member, &view, false);
+            }
+            self.cluster.members.write().insert(id, Arc::clone(&member));
+        }
+        self.tell_hosts();
+        self.tell_urgent();
+        tracing::info!(worker = id.0, address = %member.about.address, cores = member.about.cores, "a worker joined");
+        self.post(Event::WorkerJoined {
+            worker: id,
+            has_sources: false,
+        });
+        let engine = Arc::downgrade(self);
+        self.machine.io.spawn(async move {
+            link.closed().await;
+            let Some(engine) = engine.upgrade() else { return };
+            if !member.is_evicted() {
+                tracing::warn!(worker = id.0, "the link to a worker is closed");
+                engine.post(Event::WorkerLost { worker: id });
+            }
+            engine.tell_hosts();
+        });
+    }
+
+    /// Tells hosts where the others are.
+    fn tell_hosts(&self) {
+        let members = self.cluster.all();
+        let hosts = members
+            .iter()
+            .map(|member| (member.id, member.about.address.clone()));
+        self.cluster.tell(&ToHost::Hosts(hosts.collect()));
+    }
+
+    /// Brings rows of a view back that were lost with a worker.
+    pub async fn bring_rows_back(&self, view: &Arc<ViewInstance>, partition: usize) -> Result<()> {
+        if !view.are_rows_lost(partition) {
+            return Ok(());
+        }
+        let stage = view.graph.stages.len() - 1;
+        let _turn = view.turn_to_restore(stage, partition).await;
+        if !view.are_rows_lost(partition) || view.failure().is_some() {
+            return Ok(());
+        }
+        let part = Part {
+            view: view.id,
+            stage,
+            partition,
+        };
+        match self.checkpoints.store.get(part) {
+            Some(image) => view.restore_rows(partition, &image),
+            None => Err(RuntimeError::Internal(format!(
+                "{part:?} is not in any checkpoint (rows)"
+            ))),
+        }
+    }
+
+    /// What a host says.
+    fn heard(self: &Arc<Self>, member: &Arc<Member>, message: ToCoordinator) {
+        match message {
+            ToCoordinator::Report(message) => self.post(Event::Worker(message)),
+            ToCoordinator::Peer { to, message } => match self.workers.get(to) {
+                Some(worker) => worker.receive(message),
+                None => self.post(Event::Worker(millrace_schedule::message::ToDriver::Undelivered {
+                    to,
+                    message,
+                })),
+            },
+            ToCoordinator::Due { task, due } => self.timers.set(task, due),
+            ToCoordinator::EmittedFixedRows {
+                view,
+                incarnation,
+                stage,
+            } => {
+                if let Some(view) = self.workers.view(view, incarnation) {
+                    view.take_first(stage);
+                }
+            }
+            ToCoordinator::Failed {
+                view,
+                incarnation,
+                why,
+                is_memory,
+            } => {
+                if let Some(view) = self.workers.view(view, incarnation)
+                    && view.failure().is_none()
+                {
+                    tracing::error!(view = %view.name, worker = member.id.0, error = %why,
+                        "a view failed; the others continue");
+                    view.set_aside(why, is_memory);
+                    self.view_failed(&view, is_memory);
+                }
+            }
+            ToCoordinator::ExpressionErrors {
+                view,
+                incarnation,
+                rows,
+                last,
+            } => {
+                if let Some(view) = self.workers.view(view, incarnation) {
+                    view.errors.add_counted(rows, last);
+                }
+            }
+        }
+    }
+
+    /// A view has failed on some worker.
+    pub fn view_failed(self: &Arc<Self>, view: &ViewInstance, is_memory: bool) {
+        self.tell_failed(view);
+        if is_memory {
+            self.divide_large();
+        }
+    }
+
+    async fn answer(self: Arc<Self>, member: Arc<Member>, body: Body) -> Result<Body, String> {
+        let failed = |error: RuntimeError| error.to_string();
+        match decode::<Request>(&body.header)? {
+            Request::Fetch {
+                of,
+                pipeline,
+                epoch,
+                block,
+            } => {
+                let worker = self.workers.get(of).ok_or("there is no such worker")?;
+                let fetched = worker.fetch(pipeline, epoch, block).map_err(failed)?;
+                rows::encode(&fetched)
+            }
+            Request::NextBatch {
+                of,
+                flow,
+                partition,
+                done,
+            } => {
+                let worker = self.workers.get(of).ok_or("there is no such worker")?;
+                super::host::next_batch(&worker, flow, partition, done).await
+            }
+            Request::Materialize { task, incarnation } => {
+                let changes = rows::decode(without_header(body))?;
+                let applied = self.materialize(member, task, incarnation, changes).await;
+                applied.map(|()| Body::default()).map_err(failed)
+            }
+            Request::Keep {
+                part,
+                epoch,
+                incarnation,
+            } => {
+                let operators = image::decode(without_header(body)).map_err(failed)?;
+                let view = self
+                    .workers
+                    .view(part.view, incarnation)
+                    .ok_or("the view is gone")?;
+                if part.stage + 1 == view.graph.stages.len() {
+                    self.bring_rows_back(&view, part.partition)
+                        .await
+                        .map_err(failed)?;
+                }
+                let here = view.image(part.stage, part.partition).map_err(failed)?;
+                let image = Image { operators, ..here };
+                if member.is_evicted() {
+                    return Err("this worker is held to be lost".into());
+                }
+                self.checkpoints.store.put(part, epoch, image);
+                Ok(Body::default())
+            }
+            Request::Image { part } => {
+                let kept = self
+                    .checkpoints
+                    .store
+                    .get(part)
+                    .ok_or("it is not in any checkpoint")?;
+                image::encode(kept.operators.as_ref()).await.map_err(failed)
+            }
+        }
+    }
+
+    /// Applies what a host's task emitted to the rows of its view.
+    async fn materialize(
+        self: &Arc<Self>,
+        member: Arc<Member>,
+        task: TaskId,
+        incarnation: u64,
+        changes: Vec<ChangeBatch>,
+    ) -> Result<()> {
+        // One that is gone is applied to by nobody, and one that failed has no rows.
+        let Some(view) = self.workers.view(task.view, incarnation) else {
+            return Ok(());
+        };
+        self.bring_rows_back(&view, task.partition).await?;
+        let engine = Arc::clone(self);
+        let applying = self.workers.spawn_for(task.view, QueryClass::Stream, move |_| {
+            async move {
+                let _turn = view.turn(task.stage, task.partition, false).await?;
+                let low_water = engine.versions.low_water(view.id, false);
+                view.set_low_water(low_water);
+                let bytes = view.apply(task, low_water, &changes, || !member.is_evicted())?;
+                view.charge_state(task.stage, task.partition, bytes);
+                view.make_room().await;
+                Ok(())
+            }
+            .boxed()
+        })?;
+        applying.await
+    }
+}
+
+/// What one host says and asks for.
+struct Serving {
+    engine: Weak<Engine>,
+    member: OnceCell<Arc<Member>>,
+}
+
+impl Serving {
+    /// The runtime and the host, as long as the host counts.
+    fn reach(&self) -> Option<(Arc<Engine>, Arc<Member>)> {
+        let member = self.member.get().filter(|member| !member.is_evicted())?;
+        Some((self.engine.upgrade()?, Arc::clone(member)))
+    }
+}
+
+impl Serve for Serving {
+    fn message(&self, message: Bytes) {
+        let Some((engine, member)) = self.reach() else {
+            return;
+        };
+        match decode(&message) {
+            Ok(message) => engine.heard(&member, message),
+            Err(error) => {
+                tracing::error!(worker = member.id.0, %error, "a message of a worker cannot be read");
+                member.link.close();
+            }
+        }
+    }
+
+    fn request(&self, request: Body) -> BoxFuture<'static, Result<Body, String>> {
+        let reached = self.reach();
+        async move {
+            let (engine, member) = reached.ok_or("this worker is held to be lost")?;
+            engine.answer(member, request).await
+        }
+        .boxed()
+    }
+}
+
+/// Tells a host of a view. One without a definition has no partition there, so that the host never hears of its tasks: it says so.
+fn install_on(member: &Member, view: &ViewInstance, is_new: bool) {
+    let Some(definition) = view.definition.clone() else {
+        tracing::error!(view = %view.name, "a view without a definition cannot run on another worker");
+        return;
+    };
+    member.tell(&ToHost::Install(Installed {
+        name: view.name.clone(),
+        shape: Arc::clone(&view.shape),
+        definition,
+        identity: state_identity(&view.graph),
+        is_new,
+    }));
+    member.tell(&ToHost::Filling(filling_of(view)));
+    if let Some(why) = view.failure() {
+        member.tell(&ToHost::Failed {
+            view: view.id,
+            incarnation: view.shape.incarnation,
+            why,
+        });
+    }
+}

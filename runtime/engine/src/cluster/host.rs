@@ -1,0 +1,762 @@
+//! The other side: a process with a worker that belongs to a coordinator elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use millrace_mesh::handshake::Token;
+use millrace_mesh::{Body, Link, Listener, MeshError, Serve, connect};
+use millrace_planner::state_identity::state_difference;
+use millrace_planner::{RelationId, StageGraph};
+use millrace_resource::cpu::CpuScheduler;
+use millrace_resource::memory::Memory;
+use millrace_resource::spill::state::SpillOptions;
+use millrace_schedule::id::{Part, PipelineId, TaskId, WorkerId};
+use millrace_schedule::local::Timer;
+use millrace_schedule::message::{ToDriver, ToPeer};
+use millrace_schedule::template::ViewShape;
+use millrace_storage::ChangeBatch;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+use tokio::sync::mpsc;
+
+use super::protocol::{
+    About, Hello, Installed, Request, ToCoordinator, ToHost, ToOther, decode, encode, with_header,
+};
+use super::{image, rows};
+use crate::error::{Result, RuntimeError};
+use crate::feed::{CutAnswer, CutRequest};
+use crate::machine::Machine;
+use crate::worker::flow::{Batch, BatchId, FlowId};
+use crate::worker::shuffle::Block;
+use crate::worker::{EpochCut, Image, Transport, ViewInstance, ViewSpec, Worker};
+
+/// A coordinator that says nothing for so long is gone, or cannot be reached.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Makes plans of views out of what the coordinator sends.
+pub trait Definitions: Send + Sync + 'static {
+    /// The graph of a view, from [`ViewSpec::definition`].
+    ///
+    /// # Errors
+    /// It cannot be planned here.
+    fn plan(&self, definition: &[u8]) -> Result<StageGraph, String>;
+}
+
+/// How a host is laid out.
+pub struct HostOptions {
+    /// Where the coordinator listens for workers.
+    pub coordinator: String,
+    pub token: Token,
+    /// Has to be that of the coordinator.
+    pub build: String,
+    /// Where other hosts reach this one; none: where it listens.
+    pub advertised: Option<String>,
+    /// CPU slots.
+    pub cores: usize,
+    pub memory: Arc<Memory>,
+    pub memory_limit: u64,
+    /// Where state goes when memory is short.
+    pub spill: Option<SpillOptions>,
+    /// A directory of its own.
+    pub directory: PathBuf,
+}
+
+/// Why a host has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// The coordinator does not need it any more.
+    Dismissed,
+    /// The coordinator is gone, cannot be reached, or holds this host to be lost.
+    Lost,
+}
+
+/// A worker that has joined. Dropping it takes it out.
+pub struct Host {
+    inner: Arc<Inner>,
+    working: tokio::task::JoinHandle<Left>,
+}
+
+struct Inner {
+    machine: Machine,
+    definitions: Arc<dyn Definitions>,
+    token: Token,
+    started: Instant,
+    heartbeat: Duration,
+    link: Link,
+    id: WorkerId,
+    /// Set once, right after this is made.
+    worker: OnceCell<Arc<Worker>>,
+    urgent: Mutex<BTreeSet<PipelineId>>,
+    others: Mutex<HashMap<WorkerId, Other>>,
+    /// Errors of expressions that the coordinator was told of, by view.
+    told_errors: Mutex<HashMap<(RelationId, u64), u64>>,
+}
+
+/// Another host.
+struct Other {
+    address: String,
+    /// Open once it was needed.
+    link: Arc<tokio::sync::Mutex<Option<Link>>>,
+    /// Messages, in order, for whoever opens the link.
+    messages: mpsc::UnboundedSender<ToPeer>,
+}
+
+/// Hands on what the coordinator says, in order.
+struct FromCoordinator {
+    messages: mpsc::UnboundedSender<ToHost>,
+    inner: Arc<OnceCell<Weak<Inner>>>,
+}
+
+impl Serve for FromCoordinator {
+    fn message(&self, message: Bytes) {
+        match decode(&message) {
+            // Nobody listens any more: it has ended.
+            Ok(message) => _ = self.messages.send(message),
+            Err(error) => {
+                tracing::error!(%error, "a message of the coordinator cannot be read");
+                if let Some(inner) = self.inner.get().and_then(Weak::upgrade) {
+                    inner.link.close();
+                }
+            }
+        }
+    }
+
+    fn request(&self, request: Body) -> BoxFuture<'static, Result<Body, String>> {
+        answer(self.inner.get().and_then(Weak::upgrade), request)
+    }
+}
+
+/// What another host says.
+struct FromOther(Weak<Inner>);
+
+impl Serve for FromOther {
+    fn message(&self, message: Bytes) {
+        let Some(inner) = self.0.upgrade() else { return };
+        match decode::<ToOther>(&message) {
+            Ok(ToOther { to, message }) if to == inner.id => inner.worker().receive(message),
+            Ok(_) => tracing::error!("a message for another worker"),
+            Err(error) => tracing::error!(%error, "a message of another worker cannot be read"),
+        }
+    }
+
+    fn request(&self, request: Body) -> BoxFuture<'static, Result<Body, String>> {
+        answer(self.0.upgrade(), request)
+    }
+}
+
+/// Rows that wait here.
+fn answer(inner: Option<Arc<Inner>>, request: Body) -> BoxFuture<'static, Result<Body, String>> {
+    async move {
+        let inner = inner.ok_or("this worker has left")?;
+        match decode::<Request>(&request.header)? {
+            Request::Fetch {
+                of,
+                pipeline,
+                epoch,
+                block,
+            } if of == inner.id => {
+                let fetched = inner.worker().fetch(pipeline, epoch, block);
+                rows::encode(&fetched.map_err(|error| error.to_string())?)
+            }
+            Request::NextBatch {
+                of,
+                flow,
+                partition,
+                done,
+            } if of == inner.id => next_batch(inner.worker(), flow, partition, done).await,
+            _ => Err("this worker has not what is asked for".into()),
+        }
+    }
+    .boxed()
+}
+
+/// The next batch of a channel as bytes; without parts if there are no more.
+pub(super) async fn next_batch(
+    worker: &Worker,
+    flow: FlowId,
+    partition: usize,
+    done: Option<BatchId>,
+) -> Result<Body, String> {
+    let batch = worker.next_batch(flow, partition, done).await;
+    match batch.map_err(|error| error.to_string())? {
+        None => Ok(Body::default()),
+        Some(Batch { id, rows }) => {
+            let Body { header, mut parts } = rows::encode(&rows)?;
+            parts.insert(0, header);
+            Ok(Body {
+                header: encode(&id)?.into(),
+                parts,
+            })
+        }
+    }
+}
+
+/// What [`next_batch`] made.
+pub(crate) fn batch_of(body: Body) -> Result<Option<Batch>, String> {
+    if body.header.is_empty() {
+        return Ok(None);
+    }
+    let id = decode(&body.header)?;
+    let rows = rows::decode(super::protocol::without_header(body))?;
+    Ok(Some(Batch { id, rows }))
+}
+
+impl Host {
+    /// Joins a coordinator.
+    ///
+    /// # Errors
+    /// The coordinator cannot be reached, or does not take this process.
+    pub async fn join(
+        options: HostOptions,
+        definitions: Arc<dyn Definitions>,
+        mut listener: Listener,
+    ) -> Result<Host, JoinError> {
+        let machine = Machine::start(
+            options.cores,
+            &options.memory,
+            options.spill.as_ref(),
+            &options.directory,
+        )?;
+        let about = About {
+            build: options.build,
+            address: options
+                .advertised
+                .unwrap_or_else(|| listener.address().to_string()),
+            cores: options.cores,
+            memory_limit: options.memory_limit,
+            process: std::process::id(),
+        };
+        let about = encode(&Hello::Join(about)).map_err(RuntimeError::Internal)?;
+        let (messages, mut heard) = mpsc::unbounded_channel();
+        let serving = Arc::new(FromCoordinator {
+            messages,
+            inner: Arc::default(),
+        });
+        let link = connect(
+            &options.coordinator,
+            &options.token,
+            &about,
+            Arc::clone(&serving) as Arc<dyn Serve>,
+        );
+        let link = link.await?;
+        let welcome = tokio::time::timeout(SILENCE_MAX, heard.recv()).await;
+        let Ok(Some(ToHost::Welcome {
+            worker: id,
+            heartbeat_ns,
+        })) = welcome
+        else {
+            return Err(MeshError::Closed.into());
+        };
+        let inner = Arc::new(Inner {
+            machine,
+            definitions,
+            token: options.token,
+            started: Instant::now(),
+            heartbeat: Duration::from_nanos(heartbeat_ns),
+            link,
+            id,
+            worker: OnceCell::new(),
+            urgent: Mutex::default(),
+            others: Mutex::default(),
+            told_errors: Mutex::default(),
+        });
+        let cpu = CpuScheduler::start(inner.machine.cores, Some(inner.machine.waits()))?;
+        cpu.watch(&inner.machine.memory);
+        let transport = Arc::new(OverLinks(Arc::downgrade(&inner)));
+        // It is the only one to set them.
+        let _ = inner.worker.set(Worker::new(id, cpu, transport, inner.started));
+        let _ = serving.inner.set(Arc::downgrade(&inner));
+        {
+            let inner = Arc::downgrade(&inner);
+            tokio::spawn(async move {
+                while let Some(incoming) = listener.next().await {
+                    let Some(inner) = inner.upgrade() else { return };
+                    match decode(&incoming.about) {
+                        Ok(Hello::Peer { .. }) => {
+                            let taken = incoming.take(Arc::new(FromOther(Arc::downgrade(&inner)))).await;
+                            if let Ok(link) = taken {
+                                // It lives as long as the other side has it.
+                                tokio::spawn(async move { link.closed().await });
+                            }
+                        }
+                        _ => incoming.refuse("this is a worker, and no coordinator").await,
+                    }
+                }
+            });
+        }
+        let working = tokio::spawn(Arc::clone(&inner).work(heard));
+        Ok(Host { inner, working })
+    }
+
+    /// Its name.
+    pub fn id(&self) -> u32 {
+        self.inner.id.0
+    }
+
+    /// Resolves when it has ended.
+    pub async fn ended(mut self) -> Left {
+        (&mut self.working).await.unwrap_or(Left::Lost)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.inner.link.close();
+        self.working.abort();
+        self.inner.end();
+    }
+}
+
+/// Why a host has not joined.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    #[error(transparent)]
+    Resource(#[from] millrace_resource::error::ResourceError),
+}
+
+impl Inner {
+    fn worker(&self) -> &Arc<Worker> {
+        match self.worker.get() {
+            Some(worker) => worker,
+            None => unreachable!("it is set before anybody else has this"),
+        }
+    }
+
+    fn tell(&self, message: &ToCoordinator) {
+        match encode(message) {
+            Ok(bytes) => self.link.send(bytes),
+            Err(error) => tracing::error!(%error, "a message cannot be sent"),
+        }
+    }
+
+    fn end(&self) {
+        self.worker().die();
+        self.worker().cpu.lose(self.id.0);
+        self.machine.stop();
+    }
+
+    /// Does what the coordinator says until that is over.
+    async fn work(self: Arc<Self>, mut heard: mpsc::UnboundedReceiver<ToHost>) -> Left {
+        let mut beats = tokio::time::interval(self.heartbeat);
+        beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut last_heard = Instant::now();
+        loop {
+            tokio::select! {
+                message = heard.recv() => match message {
+                    Some(ToHost::Leave) => return Left::Dismissed,
+                    Some(message) => {
+                        last_heard = Instant::now();
+                        self.hear(message);
+                    }
+                    None => return Left::Lost,
+                },
+                () = self.link.closed() => return Left::Lost,
+                _ = beats.tick() => {
+                    if last_heard.elapsed() > SILENCE_MAX {
+                        tracing::warn!("the coordinator says nothing");
+                        return Left::Lost;
+                    }
+                    self.worker().beat();
+                    self.tell_errors();
+                }
+            }
+        }
+    }
+
+    fn hear(self: &Arc<Self>, message: ToHost) {
+        match message {
+            ToHost::Welcome { .. } | ToHost::Alive | ToHost::Leave => {}
+            ToHost::Command(message) => self.worker().command(message),
+            ToHost::Peer(message) => self.worker().receive(message),
+            ToHost::Install(installed) => self.install(installed),
+            ToHost::Uninstall(view) => self.worker().uninstall(view),
+            ToHost::Filling(filling) => {
+                if let Some(view) = self.worker().view_of(filling.view, filling.incarnation) {
+                    view.set_filling(filling.is_filling, filling.is_bulk, &filling.first);
+                }
+            }
+            ToHost::Failed {
+                view,
+                incarnation,
+                why,
+            } => {
+                if let Some(view) = self.worker().view_of(view, incarnation)
+                    && view.failure().is_none()
+                {
+                    view.set_aside(why, false);
+                }
+            }
+            ToHost::Urgent(jobs) => *self.urgent.lock() = jobs,
+            ToHost::Hosts(hosts) => self.know_others(hosts),
+        }
+    }
+
+    /// Makes a view's operators. One that cannot be made fails.
+    fn install(&self, installed: Installed) {
+        let Installed {
+            name,
+            shape,
+            definition,
+            identity,
+            is_new,
+        } = installed;
+        if self.worker().view_of(shape.id, shape.incarnation).is_some() {
+            return;
+        }
+        let (view, incarnation) = (shape.id, shape.incarnation);
+        let made = self.make(name, &shape, definition, &identity);
+        match made {
+            Ok(made) => {
+                if !is_new {
+                    (0..shape.partitions).for_each(|partition| made.let_go(partition));
+                }
+                self.worker().install(Arc::new(made));
+            }
+            Err(why) => self.tell(&ToCoordinator::Failed {
+                view,
+                incarnation,
+                why: format!("worker {} cannot make it: {why}", self.id.0),
+                is_memory: false,
+            }),
+        }
+    }
+
+    fn make(
+        &self,
+        name: String,
+        shape: &Arc<ViewShape>,
+        definition: Arc<[u8]>,
+        identity: &[String],
+    ) -> Result<ViewInstance, String> {
+        let mut graph = self.definitions.plan(&definition)?;
+        graph.partitions = shape.partitions;
+        if let Some(difference) = state_difference(
+            identity,
+            &millrace_planner::state_identity::state_identity(&graph),
+        ) {
+            return Err(format!("its plan is another one there: {difference}"));
+        }
+        if *shape.as_ref() != ViewShape::of(shape.id, shape.incarnation, &graph) {
+            return Err("its stages are others there".into());
+        }
+        let spec = ViewSpec {
+            id: shape.id,
+            name,
+            graph,
+            definition: Some(definition),
+        };
+        let memory = &self.machine.memory;
+        ViewInstance::new(spec, shape.incarnation, memory, self.machine.spill.clone())
+            .map_err(|error| error.to_string())
+    }
+
+    fn know_others(self: &Arc<Self>, hosts: BTreeMap<WorkerId, String>) {
+        let mut others = self.others.lock();
+        others.retain(|worker, _| hosts.contains_key(worker));
+        for (worker, address) in hosts {
+            if worker == self.id || others.contains_key(&worker) {
+                continue;
+            }
+            let (messages, queue) = mpsc::unbounded_channel();
+            others.insert(
+                worker,
+                Other {
+                    address,
+                    link: Arc::default(),
+                    messages,
+                },
+            );
+            tokio::spawn(send_in_order(Arc::downgrade(self), worker, queue));
+        }
+    }
+
+    /// The link to another host, opened if it is not open.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    async fn link_to(self: &Arc<Self>, worker: WorkerId) -> Result<Link> {
+        let lost = || RuntimeError::worker_lost(worker.0);
+        let (address, link) = {
+            let others = self.others.lock();
+            let other = others.get(&worker).ok_or_else(lost)?;
+            (other.address.clone(), Arc::clone(&other.link))
+        };
+        let mut link = link.lock().await;
+        if let Some(link) = link.as_ref().filter(|link| !link.is_closed()) {
+            return Ok(link.clone());
+        }
+        let about = encode(&Hello::Peer { from: self.id }).map_err(RuntimeError::Internal)?;
+        let serving = Arc::new(FromOther(Arc::downgrade(self)));
+        let opened = connect(&address, &self.token, &about, serving)
+            .await
+            .map_err(|_| lost())?;
+        *link = Some(opened.clone());
+        Ok(opened)
+    }
+
+    async fn request_of(self: Arc<Self>, worker: WorkerId, request: Request) -> Result<Body> {
+        let lost = || RuntimeError::worker_lost(worker.0);
+        let body = Body::of(encode(&request).map_err(RuntimeError::Internal)?);
+        // A worker of the coordinator, unless it is another host.
+        let is_host = self.others.lock().contains_key(&worker);
+        let link = match is_host {
+            true => self.link_to(worker).await?,
+            false => self.link.clone(),
+        };
+        link.request(body).await.map_err(|_| lost())
+    }
+
+    async fn request_with(self: Arc<Self>, request: Request, what: Body) -> Result<Body> {
+        let body = with_header(&request, what).map_err(RuntimeError::Internal)?;
+        self.link.request(body).await.map_err(|error| {
+            if !self.link.is_closed() {
+                tracing::error!(%error, ?request, "the coordinator refuses what this worker has done");
+                // It would go on with what nobody has.
+                self.link.close();
+            }
+            RuntimeError::worker_lost(self.id.0)
+        })
+    }
+
+    /// Tells of rows on which expressions failed since the last time.
+    fn tell_errors(&self) {
+        let mut told = self.told_errors.lock();
+        let views = self.worker().views();
+        told.retain(|of, _| views.iter().any(|view| (view.id, view.shape.incarnation) == *of));
+        for view in views {
+            let incarnation = view.shape.incarnation;
+            let known = told.entry((view.id, incarnation)).or_default();
+            let all = view.errors.rows();
+            if all > *known {
+                self.tell(&ToCoordinator::ExpressionErrors {
+                    view: view.id,
+                    incarnation,
+                    rows: all - *known,
+                    last: view.errors.last().unwrap_or_default(),
+                });
+                *known = all;
+            }
+        }
+    }
+}
+
+/// Sends messages to another host in their order. What cannot be sent the driver is told.
+async fn send_in_order(inner: Weak<Inner>, to: WorkerId, mut queue: mpsc::UnboundedReceiver<ToPeer>) {
+    while let Some(message) = queue.recv().await {
+        let Some(inner) = inner.upgrade() else { return };
+        match inner.link_to(to).await {
+            Ok(link) => match encode(&ToOther {
+                to,
+                message: message.clone(),
+            }) {
+                Ok(bytes) => link.send(bytes),
+                Err(error) => tracing::error!(%error, "a message cannot be sent"),
+            },
+            Err(_) => inner.tell(&ToCoordinator::Report(ToDriver::Undelivered { to, message })),
+        }
+    }
+}
+
+/// How the worker of a host reaches the rest.
+struct OverLinks(Weak<Inner>);
+
+impl OverLinks {
+    fn tell(&self, message: &ToCoordinator) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.tell(message);
+        }
+    }
+
+    /// The host.
+    ///
+    /// # Errors
+    /// It has ended.
+    fn reach(&self) -> Result<Arc<Inner>> {
+        self.0.upgrade().ok_or(RuntimeError::SHUTTING_DOWN)
+    }
+}
+
+impl Transport for OverLinks {
+    fn report(&self, message: ToDriver) {
+        self.tell(&ToCoordinator::Report(message));
+    }
+
+    fn send(&self, to: WorkerId, message: ToPeer) {
+        let Some(inner) = self.0.upgrade() else { return };
+        let message = match inner.others.lock().get(&to) {
+            Some(other) => match other.messages.send(message) {
+                Ok(()) => return,
+                Err(mpsc::error::SendError(message)) => message,
+            },
+            None => message,
+        };
+        inner.tell(&ToCoordinator::Peer { to, message });
+    }
+
+    fn fetch(
+        &self,
+        from: WorkerId,
+        pipeline: PipelineId,
+        epoch: u64,
+        block: Block,
+    ) -> BoxFuture<'static, Result<Vec<ChangeBatch>>> {
+        let inner = self.reach();
+        async move {
+            let request = Request::Fetch {
+                of: from,
+                pipeline,
+                epoch,
+                block,
+            };
+            let body = inner?.request_of(from, request).await?;
+            rows::decode(body).map_err(RuntimeError::Internal)
+        }
+        .boxed()
+    }
+
+    fn next_batch(
+        &self,
+        from: WorkerId,
+        flow: FlowId,
+        partition: usize,
+        done: Option<BatchId>,
+    ) -> BoxFuture<'static, Result<Option<Batch>>> {
+        let inner = self.reach();
+        async move {
+            let request = Request::NextBatch {
+                of: from,
+                flow,
+                partition,
+                done,
+            };
+            let body = inner?.request_of(from, request).await?;
+            batch_of(body).map_err(RuntimeError::Internal)
+        }
+        .boxed()
+    }
+
+    fn cut(&self, _: CutRequest) -> CutAnswer<EpochCut> {
+        // Sources arrive at the coordinator, and the driver knows it.
+        CutAnswer::Void
+    }
+
+    fn keep_image(&self, part: Part, epoch: u64, image: Image) -> BoxFuture<'static, Result<()>> {
+        let inner = self.reach();
+        async move {
+            let inner = inner?;
+            let incarnation = inner.worker().incarnation(part.view).unwrap_or_default();
+            let what = image::encode(image.operators.as_ref()).await?;
+            let request = Request::Keep {
+                part,
+                epoch,
+                incarnation,
+            };
+            inner.request_with(request, what).await.map(|_| ())
+        }
+        .boxed()
+    }
+
+    fn image(&self, part: Part) -> BoxFuture<'static, Result<Option<Arc<Image>>>> {
+        let inner = self.reach();
+        async move {
+            let inner = inner?;
+            let body = Body::of(encode(&Request::Image { part }).map_err(RuntimeError::Internal)?);
+            match inner.link.request(body).await {
+                Ok(body) => {
+                    let operators = image::decode(body)?;
+                    let contents = None;
+                    Ok(Some(Arc::new(Image { operators, contents })))
+                }
+                Err(MeshError::Failed(why)) => Err(RuntimeError::Internal(why)),
+                Err(_) => Err(RuntimeError::worker_lost(inner.id.0)),
+            }
+        }
+        .boxed()
+    }
+
+    fn materialize(
+        &self,
+        task: TaskId,
+        incarnation: u64,
+        rows: Vec<ChangeBatch>,
+    ) -> BoxFuture<'static, Result<()>> {
+        let inner = self.reach();
+        async move {
+            let what = rows::encode(&rows).map_err(RuntimeError::Internal)?;
+            let request = Request::Materialize { task, incarnation };
+            inner?.request_with(request, what).await.map(|_| ())
+        }
+        .boxed()
+    }
+
+    fn bring_rows_back(&self, _: &Arc<ViewInstance>, _: usize) -> BoxFuture<'static, Result<()>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn is_together(&self, other: WorkerId) -> bool {
+        self.0.upgrade().is_some_and(|inner| inner.id == other)
+    }
+
+    fn has_sources(&self) -> bool {
+        false
+    }
+
+    fn emitted_fixed_rows(&self, view: &ViewInstance, stage: usize) {
+        self.tell(&ToCoordinator::EmittedFixedRows {
+            view: view.id,
+            incarnation: view.shape.incarnation,
+            stage,
+        });
+    }
+
+    fn due(&self, task: TaskId, due: Option<i64>) {
+        self.tell(&ToCoordinator::Due { task, due });
+    }
+
+    fn is_urgent(&self, job: PipelineId) -> bool {
+        self.0
+            .upgrade()
+            .is_some_and(|inner| inner.urgent.lock().contains(&job))
+    }
+
+    fn failed(&self, view: &ViewInstance, is_memory: bool) {
+        self.tell(&ToCoordinator::Failed {
+            view: view.id,
+            incarnation: view.shape.incarnation,
+            why: view.failure().unwrap_or_default(),
+            is_memory,
+        });
+    }
+
+    fn low_water(&self, _: RelationId) -> u64 {
+        // Who reads does so where the rows are.
+        0
+    }
+
+    fn wake_at(&self, _: WorkerId, pipeline: PipelineId, timer: Timer, at: u64) {
+        let Some(inner) = self.0.upgrade() else { return };
+        let due = tokio::time::Instant::from_std(inner.started + Duration::from_nanos(at));
+        let weak = self.0.clone();
+        inner.machine.io.spawn(async move {
+            tokio::time::sleep_until(due).await;
+            if let Some(inner) = weak.upgrade() {
+                inner.worker().wake(pipeline, timer);
+            }
+        });
+    }
+
+    fn transfer(&self, transfer: BoxFuture<'static, ()>) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.machine.io.spawn(transfer);
+        }
+    }
+}
