@@ -25,7 +25,7 @@ pub struct Recursion {
 }
 
 /// When a recursion is held to be endless. Within one epoch:
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RecursionLimits {
     /// How many times the recursive term may follow upon itself.
     pub iterations: usize,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::fail;
-use crate::{check, demo, doctor, manual, restore, serve, sql, test};
+use crate::{check, demo, doctor, manual, restore, serve, sql, test, worker};
 
 /// Threads for the wires. Queries and views run on the runtime's own.
 const WIRE_THREADS: usize = 2;
@@ -34,6 +34,8 @@ struct CommandLine {
 enum Command {
     /// Run a server.
     Serve(serve::ServeArgs),
+    /// Work for a server on another machine.
+    Worker(worker::JoinArgs),
     /// Watch materialized views change: a temporary server replays real flights.
     Demo(demo::DemoArgs),
     /// Send SQL to a server and print the results.
@@ -57,6 +59,7 @@ pub fn main() -> ExitCode {
     // clap prints usage errors and exits with status 2 by itself.
     match CommandLine::parse().command {
         Command::Serve(args) => block_on(serve::run(args)),
+        Command::Worker(args) => block_on(worker::run(args)),
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Restore(args) => restore::run(&args),

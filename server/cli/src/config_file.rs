@@ -40,6 +40,16 @@ pub struct PlaceArgs {
 }
 
 impl PlaceArgs {
+    /// Those of a command that has no data directory and no clients.
+    pub fn of_file(config: Option<PathBuf>) -> PlaceArgs {
+        PlaceArgs {
+            data: None,
+            pg: None,
+            http: None,
+            config,
+        }
+    }
+
     /// The configuration with these flags, and others by their keys.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
-//! The command line: `millrace serve`, `demo`, `sql`, `restore`, `doctor`, `check`, `test`, `completions`, `man`.
+//! The command line: `millrace serve`, `worker`, `demo`, `sql`, `restore`, `doctor`, `check`, `test`, `completions`, `man`.
 //!
 //! ```text
 //!   command_line ── which command
 //!     ├── serve ── a server until it is told to stop         config_file ── file, environment and flags
+//!     ├── worker ── a process that works for a server elsewhere
 //!     ├── demo ── a throw-away server that replays flights
 //!     ├── sql ── a client           table ── results for people      split ── statements of a text
 //!     ├── restore ── a data directory from a backup
@@ -28,3 +29,4 @@ pub mod split;
 mod sql;
 mod table;
 pub mod test;
+mod worker;

@@ -115,6 +115,9 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         pg.port(),
         data.display()
     );
+    if let Some(address) = server.cluster_addr() {
+        println!("workers join with: millrace worker --join {address}");
+    }
     tokio::select! {
         () = stop.asked() => {}
         what = server.ended() => {
@@ -139,7 +142,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
 }
 
 /// How the server is told to stop.
-struct Stop {
+pub(crate) struct Stop {
     interrupt: Signal,
     terminate: Signal,
     /// Answers when the standard input ends, if that is to be minded.
@@ -147,7 +150,7 @@ struct Stop {
 }
 
 impl Stop {
-    fn new(at_eof: bool) -> io::Result<Self> {
+    pub fn new(at_eof: bool) -> io::Result<Self> {
         Ok(Stop {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -164,7 +167,7 @@ impl Stop {
     }
 
     /// Returns when somebody asks, and once for each time that somebody does.
-    async fn asked(&mut self) {
+    pub async fn asked(&mut self) {
         let input_ended = self.input_ended.as_mut();
         tokio::select! {
             _ = self.interrupt.recv() => {}

@@ -16,6 +16,7 @@ mod databases;
 pub mod ddl;
 mod deaths;
 pub mod definitions;
+pub mod elsewhere;
 pub mod engine;
 pub mod health;
 pub mod jobs;
@@ -78,6 +79,8 @@ pub struct DatabaseOptions {
     pub cores: usize,
     /// Workers in this process.
     pub workers: usize,
+    /// Workers of other processes may join.
+    pub has_machines: bool,
     /// How epochs are cut and grouped, where ALTER SYSTEM said nothing.
     pub tuning: Tuning,
     /// Rows of a relation that make one partition of a query that reads it.
@@ -110,6 +113,7 @@ impl DatabaseOptions {
             data: data.into(),
             cores,
             workers: 1,
+            has_machines: false,
             tuning: Tuning::default(),
             query_partition_rows: QUERY_PARTITION_ROWS,
             recursion: RecursionLimits::default(),
@@ -124,11 +128,19 @@ impl DatabaseOptions {
         }
     }
 
-    /// Partitions of keyed state that a new view has: one a core.
+    /// Partitions of keyed state that a new view has: one a core. Where machines may join they are for these too: a view keeps
+    /// the number that it was made with.
     pub fn partitions(&self) -> usize {
-        (self.cores * self.workers).max(1)
+        let cores = (self.cores * self.workers).max(1);
+        match self.has_machines {
+            true => cores.max(PARTITIONS_OF_MACHINES),
+            false => cores,
+        }
     }
 }
+
+/// Partitions of a view, at the least, where machines may join.
+const PARTITIONS_OF_MACHINES: usize = 16;
 
 /// State of views that is on disk because memory is short; it is worth nothing to the next process.
 const SPILL_DIRECTORY: &str = "spill";
@@ -444,7 +456,7 @@ impl Database {
                         id: relation.info.id,
                         name,
                         graph: planned.graph,
-                        definition: None,
+                        definition: self.definition_of(&catalog, object),
                     };
                     self.restore_view(spec).await
                 }
@@ -560,18 +572,33 @@ impl Database {
         partitions: usize,
         columns: &[ColumnDef],
     ) -> SqlResult<Planned> {
+        let options = ViewOptions {
+            partitions,
+            ..self.view_options(query.slides, query.flow)
+        };
+        self.plan_with(catalog, database, query, columns, options)
+    }
+
+    /// The same, where these options are not said by the query.
+    fn plan_with(
+        &self,
+        catalog: &CatalogSnapshot,
+        database: &str,
+        query: &QueryDef,
+        columns: &[ColumnDef],
+        options: ViewOptions,
+    ) -> SqlResult<Planned> {
         // A view over one that is not filled yet reads its rows, as soon as there are some.
         let filled = catalog.filled();
         let catalog = filled.as_ref().unwrap_or(catalog);
         let reader = Reader::of_query(self, &self.state, catalog, database, query);
         let plan = kept_types::kept(reader.bind_query_text(query)?, columns)?;
         let options = ViewOptions {
-            partitions,
             emit: query.emit,
             priority: query.priority,
             on_error: query.on_error,
             keeps_errors: query.keeps_errors,
-            ..self.view_options(query.slides, query.flow)
+            ..options
         };
         let graph = plan_view(&self.state, plan, options)?;
         let growth = growth(&graph, &|info| {

@@ -122,6 +122,10 @@ fn optional_numbers(values: impl Iterator<Item = Option<u64>>) -> ArrayRef {
     ))
 }
 
+fn optional_texts(values: impl Iterator<Item = Option<String>>) -> ArrayRef {
+    Arc::new(StringArray::from_iter(values))
+}
+
 fn texts(values: impl Iterator<Item = String>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(values))
 }

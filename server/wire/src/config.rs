@@ -37,6 +37,10 @@ pub struct Config {
     pub cores: Option<usize>,
     /// Workers; `None` is one.
     pub workers: Option<usize>,
+    /// Where to take in workers of other processes.
+    pub cluster: Option<SocketAddr>,
+    /// What they have to know.
+    pub cluster_token: Option<String>,
     /// How epochs are cut and grouped.
     pub tuning: Tuning,
     /// The most PostgreSQL connections at a time.
@@ -83,6 +87,8 @@ impl Default for Config {
             secrets_key_of_file: None,
             cores: None,
             workers: None,
+            cluster: None,
+            cluster_token: None,
             tuning: Tuning::default(),
             connections_max: 0,
             superuser_reserved_connections: 0,

@@ -12,6 +12,7 @@
 //! It knows no statement and no catalog beyond what a session answers.
 
 mod addresses;
+pub mod cluster;
 pub mod config;
 mod ended;
 pub mod http;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use millrace_database::{Database, DatabaseOptions};
 use millrace_engine::clock::VirtualClock;
+use millrace_mesh::MeshError;
 use millrace_planner::reducer::Reducer;
 use millrace_postgres::error::{SqlError, SqlResult};
 use tokio::net::TcpListener;
@@ -21,6 +22,7 @@ use tokio::time::{Duration, timeout};
 
 use self::files::ConnectionsMax;
 use crate::addresses::Addresses;
+use crate::cluster::Taking;
 use crate::config::Config;
 use crate::ended::Told;
 use crate::http::{self, connections};
@@ -57,6 +59,17 @@ pub enum StartError {
     /// Settings contradict each other.
     #[error("{0} and {1} exclude each other")]
     Exclusive(&'static str, &'static str),
+    /// Workers cannot be taken in.
+    #[error("cannot listen on {address} for workers: {source}")]
+    Cluster {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: MeshError,
+    },
+    /// Anybody could take part.
+    #[error("cluster needs cluster_token: set MILLRACE_CLUSTER_TOKEN for the server and its workers")]
+    NoToken,
     /// No client can be made for the collector of traces.
     #[error("cannot send traces: {0}")]
     Traces(reqwest::Error),
@@ -85,6 +98,7 @@ fn full_text(error: &SqlError) -> String {
 pub struct Server {
     pg_addr: SocketAddr,
     http_addr: SocketAddr,
+    cluster_addr: Option<SocketAddr>,
     tls: Option<Arc<Tls>>,
     database: Arc<DatabaseSlot>,
     told: Told,
@@ -144,6 +158,16 @@ impl Server {
         let tls = Tls::new(&config.tls).map_err(StartError::Tls)?;
         let (pg_listener, pg_addr) = listen(config.pg, "PostgreSQL clients", "--pg").await?;
         let (http_listener, http_addr) = listen(config.http, "HTTP", "--http").await?;
+        if config.cluster.is_some() && config.cluster_token.is_none() {
+            return Err(StartError::NoToken);
+        }
+        let taking = Taking::bind(&config)
+            .await
+            .map_err(|source| StartError::Cluster {
+                address: config.cluster.unwrap_or(pg_addr),
+                source,
+            })?;
+        let cluster_addr = taking.as_ref().map(Taking::address);
         let database = Arc::new(DatabaseSlot::default());
         let traces = config.otlp_endpoint.as_ref().map(Traces::start);
         let told = Told {
@@ -196,6 +220,7 @@ impl Server {
         let server = Server {
             pg_addr,
             http_addr,
+            cluster_addr,
             tls,
             database,
             told,
@@ -213,6 +238,9 @@ impl Server {
             Ok(database) => {
                 let collector = RuntimeCollector(Arc::downgrade(&database));
                 (server.told.metrics).register(|registry| registry.register_collector(Box::new(collector)));
+                if let Some(taking) = taking {
+                    taking.begin(&database);
+                }
                 server.database.open(database);
                 Ok(server)
             }
@@ -236,6 +264,11 @@ impl Server {
     /// Where HTTP is served.
     pub fn http_addr(&self) -> SocketAddr {
         self.http_addr
+    }
+
+    /// Where workers of other processes are taken in, if they are.
+    pub fn cluster_addr(&self) -> Option<SocketAddr> {
+        self.cluster_addr
     }
 
     /// How connections are encrypted, if they are.
@@ -307,6 +340,7 @@ fn database_options(config: &Config) -> DatabaseOptions {
     let mut options = DatabaseOptions::new(&config.data);
     options.cores = config.cores.unwrap_or(options.cores);
     options.workers = config.workers.unwrap_or(options.workers);
+    options.has_machines = config.cluster.is_some();
     options.tuning = config.tuning.clone();
     options.query_partition_rows = config.query_partition_rows;
     options.recursion.iterations = config.recursion_iterations_max;

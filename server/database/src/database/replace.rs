@@ -122,7 +122,7 @@ impl Replacement<'_> {
                 id: relation.info.id,
                 name: new.name.clone(),
                 graph,
-                definition: None,
+                definition: self.db().definition_of(&self.after, &new),
             });
         }
         let removed = if new.id == old.id { vec![] } else { vec![old.id] };

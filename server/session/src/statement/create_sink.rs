@@ -141,21 +141,22 @@ impl NewSink<'_> {
         let def = def(view, &relation.info)?;
         let sink = self.object(guard.next_id()?, view, def);
         say_what_is_gone(session, self.name, &planned.graph);
-        let spec = ViewSpec {
-            id: relation.info.id,
-            name: view_name.clone(),
-            graph: planned.graph,
-            definition: None,
-        };
+        let (relation_id, graph) = (relation.info.id, planned.graph);
         let mut view = Object {
             id: view,
             kind: ObjectKind::MaterializedView,
-            name: view_name,
+            name: view_name.clone(),
             depends,
             definition: Definition::Relation(Box::new(relation)),
             ..sink.clone()
         };
         view.restate();
+        let spec = ViewSpec {
+            id: relation_id,
+            name: view_name,
+            graph,
+            definition: guard.database().definition_of(&self.scope.catalog, &view),
+        };
         let id = sink.id;
         let making = Making {
             specs: vec![spec],

@@ -463,7 +463,7 @@ pub(crate) async fn materialized(
                 id: relation_id,
                 name: object.name.clone(),
                 graph,
-                definition: None,
+                definition: guard.database().definition_of(&scope.catalog, &object),
             }],
             put: vec![object],
             removed: vec![],

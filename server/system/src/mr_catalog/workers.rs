@@ -5,14 +5,21 @@ use std::sync::Arc;
 use arrow::array::Float64Array;
 use millrace_database::Database;
 
-use super::{Columns, numbers, texts};
+use super::{Columns, numbers, optional_numbers, optional_texts, texts};
 
-/// One row a worker; all of them are in this process.
+/// One row a worker, of this process or of another one.
 pub(super) fn columns(database: &Database) -> Columns {
     let workers = database.runtime().workers();
+    let hosts = || workers.iter().map(|worker| worker.host.as_ref());
     vec![
         ("id", numbers(workers.iter().map(|worker| u64::from(worker.id)))),
-        ("address", texts(workers.iter().map(|_| "in process".to_string()))),
+        (
+            "address",
+            texts(workers.iter().map(|worker| match &worker.host {
+                Some(host) => host.address.clone(),
+                None => "in process".to_owned(),
+            })),
+        ),
         (
             "state",
             texts(workers.iter().map(|worker| worker.state().to_owned())),
@@ -43,6 +50,22 @@ pub(super) fn columns(database: &Database) -> Columns {
         (
             "in_flight_bytes",
             numbers(workers.iter().map(|worker| worker.in_flight_bytes)),
+        ),
+        (
+            "memory_limit",
+            optional_numbers(hosts().map(|host| host.map(|host| host.memory_limit))),
+        ),
+        (
+            "build",
+            optional_texts(hosts().map(|host| host.map(|host| host.build.clone()))),
+        ),
+        (
+            "process",
+            optional_numbers(hosts().map(|host| host.map(|host| u64::from(host.process)))),
+        ),
+        (
+            "age_seconds",
+            optional_numbers(hosts().map(|host| host.map(|host| host.age.as_secs()))),
         ),
     ]
 }

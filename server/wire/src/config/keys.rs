@@ -169,6 +169,31 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "cluster",
+        default: "",
+        help: "Address for workers of other processes (millrace worker --join); needs cluster_token. Empty: none are taken in.",
+        set: |config, text| {
+            config.cluster = match text {
+                "" => None,
+                text => Some(address(text)?),
+            };
+            Ok(())
+        },
+    },
+    Key {
+        name: "cluster_token",
+        default: "",
+        help: "What a worker has to know to be taken in, at least 16 letters; best from the environment. It is never sent.",
+        set: |config, text| {
+            config.cluster_token = match text {
+                "" => None,
+                text if text.len() < 16 => return Err("it must have 16 letters or more".to_owned()),
+                text => Some(text.to_owned()),
+            };
+            Ok(())
+        },
+    },
+    Key {
         name: "access_control",
         default: "off",
         help: "Whether roles may do only what they have privileges for: off (every role may do everything) or on.",

@@ -75,19 +75,14 @@ impl DdlGuard<'_> {
         let id = self.next_id()?;
         let name = format!("subscription {id}");
         let relation = Relation::of_view(id, &name, &planned, &[]);
-        let spec = ViewSpec {
-            id: relation.info.id,
-            name: name.clone(),
-            graph: planned.graph,
-            definition: None,
-        };
+        let relation_id = relation.info.id;
         let text: Arc<str> = planned.query.text.as_str().into();
         let object = Arc::new(Object {
             id,
             kind: ObjectKind::MaterializedView,
             database: database.to_owned(),
             schema: String::new(),
-            name,
+            name: name.clone(),
             sql: text.to_string(),
             comment: None,
             created_at_ms: now_ms(),
@@ -95,6 +90,12 @@ impl DdlGuard<'_> {
             definition: Definition::Relation(Box::new(relation)),
             rights: Rights::default(),
         });
+        let spec = ViewSpec {
+            id: relation_id,
+            name,
+            graph: planned.graph,
+            definition: db.definition_of(&self.catalog(), &object),
+        };
         let view = Arc::new(QueryView {
             object: Arc::clone(&object),
             text,
