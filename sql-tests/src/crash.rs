@@ -14,20 +14,23 @@
 
 mod check;
 mod damage;
+mod machines;
 mod power;
 mod process;
 mod relations;
 mod writers;
 
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::runtime::Runtime;
 
+use self::machines::Machines;
 use self::power::{Before, Power};
 pub use self::process::{Process, serve_if_child};
 use self::writers::Known;
@@ -67,6 +70,9 @@ pub struct Seen {
     pub powerless: u64,
     pub lost_writes: u64,
     pub lost_names: u64,
+    /// Workers in processes of their own that were killed, and that were stopped for a while.
+    pub workers_killed: u64,
+    pub workers_stopped: u64,
     /// The longest time from the start of a process until all was compared.
     pub slowest: Duration,
 }
@@ -78,17 +84,36 @@ pub struct Seen {
 /// The first row that is missing, twice or wrong, or a server that does not start; with the seed.
 pub fn kill_and_compare(seed: u64, total: u64, mut tell: impl FnMut(u64, &Seen)) -> Result<Seen, Failure> {
     let runtime = Runtime::new()?;
-    let outcome = runtime.block_on(all_rounds(seed, total, &mut tell));
+    let outcome = runtime.block_on(all_rounds(seed, total, false, &mut tell));
     outcome.map_err(|error| format!("seed {seed}: {error}").into())
 }
 
-async fn all_rounds(seed: u64, total: u64, tell: &mut impl FnMut(u64, &Seen)) -> Result<Seen, Failure> {
+/// The same with workers in processes of their own, which are killed and stopped as well.
+///
+/// # Errors
+/// As [`kill_and_compare`].
+pub fn kill_machines_and_compare(
+    seed: u64,
+    total: u64,
+    mut tell: impl FnMut(u64, &Seen),
+) -> Result<Seen, Failure> {
+    let runtime = Runtime::new()?;
+    let outcome = runtime.block_on(all_rounds(seed, total, true, &mut tell));
+    outcome.map_err(|error| format!("seed {seed}: {error}").into())
+}
+
+async fn all_rounds(
+    seed: u64,
+    total: u64,
+    has_machines: bool,
+    tell: &mut impl FnMut(u64, &Seen),
+) -> Result<Seen, Failure> {
     let mut seen = Seen::default();
     let mut random = StdRng::seed_from_u64(seed);
     let mut done = 0;
     while done < total {
         let count = ROUNDS_OF_A_DIRECTORY.min(total - done);
-        let outcome = rounds(count, &mut random, &mut seen).await;
+        let outcome = rounds(count, has_machines, &mut random, &mut seen).await;
         outcome.map_err(|error| format!("after {done} rounds on other directories: {error}"))?;
         done += count;
         tell(done, &seen);
@@ -106,11 +131,13 @@ async fn all_rounds(seed: u64, total: u64, tell: &mut impl FnMut(u64, &Seen)) ->
 }
 
 /// Rounds on a new directory.
-async fn rounds(total: u64, random: &mut StdRng, seen: &mut Seen) -> Result<(), Failure> {
+async fn rounds(total: u64, has_machines: bool, random: &mut StdRng, seen: &mut Seen) -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
     let sinks = tempfile::tempdir()?;
     let power = Power::new()?;
+    let mut machines = has_machines.then(Machines::start).transpose()?;
     let place = Place {
+        cluster: machines.as_ref().map(Machines::address),
         directory: directory.path(),
         sinks: sinks.path(),
         power: power.as_ref(),
@@ -126,9 +153,29 @@ async fn rounds(total: u64, random: &mut StdRng, seen: &mut Seen) -> Result<(), 
         let kill_after = random.random_range(1..=if is_long { WRITES_MAX_LONG } else { WRITES_MAX });
         let how = if before.is_some() { "power lost" } else { "killed" };
         let failed = |error: Failure| format!("round {round}, {how} after {kill_after} writes: {error}");
-        writers::write_until_killed(process, kill_after, &next_id, random, &mut known)
-            .await
-            .map_err(failed)?;
+        if machines.is_some() {
+            machines::until_they_take_part(process.pg).await.map_err(failed)?;
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seed = random.random();
+        let disturbing = async {
+            match &mut machines {
+                Some(machines) => machines.disturb(seed, Arc::clone(&is_over)).await,
+                None => Ok((0, 0)),
+            }
+        };
+        let mut writers = StdRng::seed_from_u64(random.random());
+        let writing = async {
+            let written =
+                writers::write_until_killed(process, kill_after, &next_id, &mut writers, &mut known).await;
+            is_over.store(true, Ordering::Release);
+            written
+        };
+        let (written, disturbed) = tokio::join!(writing, disturbing);
+        written.map_err(failed)?;
+        let (killed, stopped) = disturbed.map_err(failed)?;
+        seen.workers_killed += killed;
+        seen.workers_stopped += stopped;
         match (before.take(), place.power) {
             (Some(before), Some(power)) => {
                 let lost = power.lose(before, random).map_err(failed)?;
@@ -157,6 +204,8 @@ struct Place<'a> {
     sinks: &'a Path,
     /// `None`: what takes down operations on files cannot be built here.
     power: Option<&'a Power>,
+    /// Where workers of other processes join, if there are any.
+    cluster: Option<SocketAddr>,
 }
 
 impl Place<'_> {
@@ -168,6 +217,10 @@ impl Place<'_> {
             .map(|power| power.before(&[self.directory, self.sinks]))
             .transpose()?;
         let environment = power.map(Power::environment).into_iter().flatten();
+        let cluster = self
+            .cluster
+            .map(|address| (process::CLUSTER, PathBuf::from(address.to_string())));
+        let environment = environment.chain(cluster);
         let process = Process::start_in(self.directory, workers, spills, environment)?;
         Ok((process, before))
     }

@@ -64,7 +64,7 @@ pub enum MeshError {
     /// The other side does not take this process.
     #[error("{0}")]
     Refused(String),
-    #[error("the other side does not know the cluster's token")]
+    #[error("the other side has another cluster_token, or is no millrace process")]
     Token,
     #[error("the other side is not a millrace process of this version")]
     Protocol,

@@ -24,13 +24,13 @@ restored on the others from the last checkpoint, and when the coordinator is not
 )]
 pub struct JoinArgs {
     /// Where the coordinator takes workers in
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     join: String,
     /// Where this worker listens for other workers [default: any port of the address by which it reaches the coordinator]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Where other workers reach this one, if that is not where it listens
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     advertise: Option<String>,
     /// CPU cores to use [default: all]
     #[arg(long, value_name = "N")]
@@ -47,6 +47,14 @@ pub struct JoinArgs {
     /// Stop when the standard input ends
     #[arg(long)]
     stop_at_eof: bool,
+}
+
+fn host_and_port(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    match port.map(|(_, port)| port.parse::<u16>()) {
+        Some(Ok(1..)) => Ok(text.to_owned()),
+        _ => Err("it must be a host and a port, such as db.example.com:6435".to_owned()),
+    }
 }
 
 /// Works for a coordinator until it lets the worker go, or SIGINT or SIGTERM comes.

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_cli::test::throw_away;
+use millrace_schedule::driver::Spread;
 use millrace_wire::Server;
 
+use super::machines;
 use crate::Failure;
 use tokio::runtime::Runtime;
 
@@ -20,12 +22,17 @@ const CHILD: &str = "MILLRACE_CRASH_TEST_DATA";
 const WORKERS: &str = "MILLRACE_CRASH_TEST_WORKERS";
 /// The variable that is there if parts of the views' state leave memory now and then.
 const SPILLS: &str = "MILLRACE_CRASH_TEST_SPILLS";
+/// The variable that says where the server takes in workers of other processes.
+pub const CLUSTER: &str = "MILLRACE_CRASH_TEST_CLUSTER";
 /// The variable that names a binary to start in this program's place.
 const SERVER: &str = "MILLRACE_SERVER";
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Whether this is a child, which has served then.
 pub fn serve_if_child() -> bool {
+    if machines::work_if_child() {
+        return true;
+    }
     let directory = std::env::var_os(CHILD);
     if let Some(directory) = &directory {
         serve(Path::new(directory));
@@ -42,6 +49,12 @@ fn serve(directory: &Path) {
             config.tuning.checkpoint_interval = Some(CHECKPOINT_INTERVAL);
             config.webhook_private_hosts = PrivateHosts::parse("127.0.0.1").expect("it is an address");
             config.cores = Some(1);
+            if let Ok(address) = std::env::var(CLUSTER) {
+                config.cluster = address.parse().ok();
+                config.cluster_token = Some(machines::TOKEN.to_owned());
+                // Wherever a worker is something of every view is to be.
+                config.tuning.pipeline_spread = Spread::All;
+            }
             config.workers = std::env::var(WORKERS).ok().and_then(|text| text.parse().ok());
             let spills = std::env::var_os(SPILLS).is_some();
             Server::start_as(config, |options| options.spill_by_chance = spills).await
