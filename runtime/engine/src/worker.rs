@@ -107,6 +107,9 @@ pub trait Transport: Send + Sync {
     /// Whether a worker has the same memory as this one: what either keeps, both have.
     fn is_together(&self, other: WorkerId) -> bool;
 
+    /// A task ended well, which did so much.
+    fn ran(&self, view: &ViewInstance, task: TaskId, counts: &ActivityCounts);
+
     /// The fixed rows of a stage were emitted.
     fn emitted_fixed_rows(&self, view: &ViewInstance, stage: usize);
 

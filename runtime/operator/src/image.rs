@@ -14,6 +14,7 @@ use arrow::compute::concat;
 use arrow::datatypes::{Field, Int64Type, Schema, UInt32Type};
 use millrace_resource::spill::state::{SpillWriter, SpilledRows};
 use millrace_state::row_table::{TableImage, Tags};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{OperatorError, Result};
 
@@ -41,7 +42,7 @@ pub struct OperatorImage {
 }
 
 /// What operators wait for beside input.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct OperatorWaits {
     /// See [`super::OperatorInstance::due`].
     pub due: Option<i64>,
@@ -65,20 +66,9 @@ impl OperatorImage {
         }
     }
 
-    pub(super) fn of(parts: Vec<Part>, waits: OperatorWaits) -> Self {
+    /// One of operators that wait for this.
+    pub fn with_waits(parts: Vec<Part>, waits: OperatorWaits) -> Self {
         OperatorImage { parts, waits }
-    }
-
-    /// For each operator of the tree, whether it has postponed what it is to emit once the view is filled.
-    pub fn put_off(&self) -> &[bool] {
-        &self.waits.put_off
-    }
-
-    /// The same of operators of which that is so.
-    #[must_use]
-    pub fn with_put_off(mut self, put_off: Vec<bool>) -> Self {
-        self.waits.put_off = put_off;
-        self
     }
 
     pub fn waits(&self) -> &OperatorWaits {

@@ -205,7 +205,7 @@ impl OperatorInstance {
             is_idle: self.idle_without_input(false),
             put_off,
         };
-        Ok(OperatorImage::of(parts, waits))
+        Ok(OperatorImage::with_waits(parts, waits))
     }
 
     /// Whether its image says all that it waits for: it may leave memory, and nobody misses it until there is input, or a time

@@ -182,6 +182,18 @@ impl Chunk {
         copy
     }
 
+    /// The same rows, of which those that are not alive are gone whatever one reads.
+    pub fn only(&self, alive: Option<&BooleanBuffer>) -> Chunk {
+        let mut copy = Chunk::with_runs(self.rows.clone(), self.created.clone());
+        copy.stored = Mutex::new(self.stored());
+        copy.away.clone_from(&self.away);
+        if let Some(alive) = alive {
+            let gone = (0..self.len()).filter(|row| !alive.value(*row));
+            copy.delete_all(gone.map(|row| (row, ANCIENT)));
+        }
+        copy
+    }
+
     /// Rows that are gone, for the writer.
     pub fn dead_rows(&self) -> usize {
         self.dead_rows.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
 //! The coordinator's side: hosts that have joined, what they are told, and what they ask for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -39,7 +39,11 @@ pub(crate) struct Member {
     is_leaving: AtomicBool,
     /// What it says from now on counts for nothing.
     is_evicted: AtomicBool,
+    /// What is here of the state there.
+    held: Mutex<HashMap<(Part, u64), HeldPart>>,
 }
+
+type HeldPart = Arc<tokio::sync::Mutex<image::Held>>;
 
 impl Member {
     pub fn tell(&self, message: &ToHost) {
@@ -169,7 +173,10 @@ impl Engine {
     /// Takes it from them.
     pub fn uninstall(&self, view: RelationId) {
         self.workers.uninstall(view);
-        self.cluster.tell(&ToHost::Uninstall(view));
+        for member in self.cluster.all() {
+            member.held.lock().retain(|(part, _), _| part.view != view);
+            member.tell(&ToHost::Uninstall(view));
+        }
     }
 
     /// Tells hosts how far a view is that is being filled.
@@ -278,6 +285,7 @@ impl Engine {
             link: link.clone(),
             is_leaving: AtomicBool::new(false),
             is_evicted: AtomicBool::new(false),
+            held: Mutex::default(),
         });
         let id = member.id;
         member.tell(&ToHost::Welcome {
@@ -304,6 +312,11 @@ impl Engine {
         self.machine.io.spawn(async move {
             link.closed().await;
             let Some(engine) = engine.upgrade() else { return };
+            engine
+                .workers
+                .views()
+                .iter()
+                .for_each(|view| view.kept_by(id, None));
             if !member.is_evicted() {
                 tracing::warn!(worker = id.0, "the link to a worker is closed");
                 engine.post(Event::WorkerLost { worker: id });
@@ -355,6 +368,31 @@ impl Engine {
                     message,
                 })),
             },
+            // One of the two has to go: what they owe each other nobody can say again.
+            ToCoordinator::Unlinked { from } => {
+                if self.cluster.get(from).is_some() {
+                    tracing::warn!(
+                        worker = from.0,
+                        by = member.id.0,
+                        "a worker cannot be reached by another"
+                    );
+                    self.post(Event::WorkerLost { worker: from });
+                }
+            }
+            ToCoordinator::Ran(ran) => {
+                for ran in ran {
+                    if let Some(view) = self.workers.view(ran.view, ran.incarnation) {
+                        view.activity(ran.stage, ran.partition).add(&ran.counts);
+                    }
+                }
+            }
+            ToCoordinator::Keeps(keeps) => {
+                for keeps in keeps {
+                    if let Some(view) = self.workers.view(keeps.view, keeps.incarnation) {
+                        view.kept_by(member.id, Some((keeps.in_memory, keeps.on_disk)));
+                    }
+                }
+            }
             ToCoordinator::Due { task, due } => self.timers.set(task, due),
             ToCoordinator::EmittedFixedRows {
                 view,
@@ -433,7 +471,16 @@ impl Engine {
                 epoch,
                 incarnation,
             } => {
-                let operators = image::decode(without_header(body)).map_err(failed)?;
+                let held = {
+                    let mut held = member.held.lock();
+                    Arc::clone(held.entry((part, incarnation)).or_default())
+                };
+                let mut held = held.lock().await;
+                let spill = self.machine.spill.as_ref();
+                let operators = image::decode(without_header(body), &mut held, spill)
+                    .await
+                    .map_err(failed)?;
+                drop(held);
                 let view = self
                     .workers
                     .view(part.view, incarnation)
@@ -457,7 +504,10 @@ impl Engine {
                     .store
                     .get(part)
                     .ok_or("it is not in any checkpoint")?;
-                image::encode(kept.operators.as_ref()).await.map_err(failed)
+                let nothing = &mut image::Sent::default();
+                image::encode(kept.operators.as_ref(), nothing)
+                    .await
+                    .map_err(failed)
             }
         }
     }

@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 use tokio::sync::mpsc;
 
 use super::protocol::{
-    About, Hello, Installed, Request, ToCoordinator, ToHost, ToOther, decode, encode, with_header,
+    About, Hello, Installed, Keeps, Ran, Request, ToCoordinator, ToHost, ToOther, decode, encode, with_header,
 };
 use super::{image, rows};
 use crate::error::{Result, RuntimeError};
@@ -33,7 +33,7 @@ use crate::feed::{CutAnswer, CutRequest};
 use crate::machine::Machine;
 use crate::worker::flow::{Batch, BatchId, FlowId};
 use crate::worker::shuffle::Block;
-use crate::worker::{EpochCut, Image, Transport, ViewInstance, ViewSpec, Worker};
+use crate::worker::{ActivityCounts, EpochCut, Image, Transport, ViewInstance, ViewSpec, Worker};
 
 /// A coordinator that says nothing for so long is gone, or cannot be reached.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
@@ -95,7 +95,14 @@ struct Inner {
     others: Mutex<HashMap<WorkerId, Other>>,
     /// Errors of expressions that the coordinator was told of, by view.
     told_errors: Mutex<HashMap<(RelationId, u64), u64>>,
+    /// What tasks did since the coordinator was last told.
+    ran: Mutex<Vec<Ran>>,
+    told_keeps: Mutex<Vec<Keeps>>,
+    /// What the coordinator has of the state here.
+    sent: Mutex<HashMap<(Part, u64), SentPart>>,
 }
+
+type SentPart = Arc<tokio::sync::Mutex<image::Sent>>;
 
 /// Another host.
 struct Other {
@@ -264,6 +271,9 @@ impl Host {
             urgent: Mutex::default(),
             others: Mutex::default(),
             told_errors: Mutex::default(),
+            ran: Mutex::default(),
+            told_keeps: Mutex::default(),
+            sent: Mutex::default(),
         });
         let cpu = CpuScheduler::start(inner.machine.cores, Some(inner.machine.waits()))?;
         cpu.watch(&inner.machine.memory);
@@ -367,6 +377,8 @@ impl Inner {
                     }
                     self.worker().beat();
                     self.tell_errors();
+                    self.tell_ran();
+                    self.tell_keeps();
                 }
             }
         }
@@ -378,7 +390,10 @@ impl Inner {
             ToHost::Command(message) => self.worker().command(message),
             ToHost::Peer(message) => self.worker().receive(message),
             ToHost::Install(installed) => self.install(installed),
-            ToHost::Uninstall(view) => self.worker().uninstall(view),
+            ToHost::Uninstall(view) => {
+                self.sent.lock().retain(|(part, _), _| part.view != view);
+                self.worker().uninstall(view);
+            }
             ToHost::Filling(filling) => {
                 if let Some(view) = self.worker().view_of(filling.view, filling.incarnation) {
                     view.set_filling(filling.is_filling, filling.is_bulk, &filling.first);
@@ -500,6 +515,13 @@ impl Inner {
             .await
             .map_err(|_| lost())?;
         *link = Some(opened.clone());
+        let (weak, watched) = (Arc::downgrade(self), opened.clone());
+        tokio::spawn(async move {
+            watched.closed().await;
+            if let Some(inner) = weak.upgrade() {
+                inner.tell(&ToCoordinator::Unlinked { from: worker });
+            }
+        });
         Ok(opened)
     }
 
@@ -525,6 +547,31 @@ impl Inner {
             }
             RuntimeError::worker_lost(self.id.0)
         })
+    }
+
+    fn tell_ran(&self) {
+        let ran = std::mem::take(&mut *self.ran.lock());
+        if !ran.is_empty() {
+            self.tell(&ToCoordinator::Ran(ran));
+        }
+    }
+
+    /// Tells what is kept here, if that has changed.
+    fn tell_keeps(&self) {
+        let views = self.worker().views().into_iter();
+        let keeps = views.map(|view| Keeps {
+            view: view.id,
+            incarnation: view.shape.incarnation,
+            in_memory: view.state_bytes() as u64,
+            on_disk: view.account.on_disk() as u64,
+        });
+        let mut keeps: Vec<Keeps> = keeps.collect();
+        keeps.sort_unstable_by_key(|keeps| keeps.view);
+        let mut told = self.told_keeps.lock();
+        if *told != keeps {
+            self.tell(&ToCoordinator::Keeps(keeps.clone()));
+            *told = keeps;
+        }
     }
 
     /// Tells of rows on which expressions failed since the last time.
@@ -587,7 +634,13 @@ impl OverLinks {
 
 impl Transport for OverLinks {
     fn report(&self, message: ToDriver) {
-        self.tell(&ToCoordinator::Report(message));
+        if let Some(inner) = self.0.upgrade() {
+            // What an epoch did is known when it is done.
+            if matches!(message, ToDriver::EpochDone { .. }) {
+                inner.tell_ran();
+            }
+            inner.tell(&ToCoordinator::Report(message));
+        }
     }
 
     fn send(&self, to: WorkerId, message: ToPeer) {
@@ -654,7 +707,13 @@ impl Transport for OverLinks {
         async move {
             let inner = inner?;
             let incarnation = inner.worker().incarnation(part.view).unwrap_or_default();
-            let what = image::encode(image.operators.as_ref()).await?;
+            let sent = {
+                let mut sent = inner.sent.lock();
+                Arc::clone(sent.entry((part, incarnation)).or_default())
+            };
+            // Of one part only one image is under way.
+            let mut sent = sent.lock().await;
+            let what = image::encode(image.operators.as_ref(), &mut sent).await?;
             let request = Request::Keep {
                 part,
                 epoch,
@@ -672,7 +731,7 @@ impl Transport for OverLinks {
             let body = Body::of(encode(&Request::Image { part }).map_err(RuntimeError::Internal)?);
             match inner.link.request(body).await {
                 Ok(body) => {
-                    let operators = image::decode(body)?;
+                    let operators = image::decode(body, &mut image::Held::default(), None).await?;
                     let contents = None;
                     Ok(Some(Arc::new(Image { operators, contents })))
                 }
@@ -708,6 +767,18 @@ impl Transport for OverLinks {
 
     fn has_sources(&self) -> bool {
         false
+    }
+
+    fn ran(&self, view: &ViewInstance, task: TaskId, counts: &ActivityCounts) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.ran.lock().push(Ran {
+                view: view.id,
+                incarnation: view.shape.incarnation,
+                stage: task.stage,
+                partition: task.partition,
+                counts: *counts,
+            });
+        }
     }
 
     fn emitted_fixed_rows(&self, view: &ViewInstance, stage: usize) {

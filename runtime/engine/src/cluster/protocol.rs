@@ -11,6 +11,7 @@ use millrace_schedule::template::ViewShape;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::worker::ActivityCounts;
 use crate::worker::flow::{BatchId, FlowId};
 use crate::worker::shuffle::Block;
 
@@ -90,9 +91,34 @@ pub enum ToHost {
     Leave,
 }
 
+/// What tasks of a stage did on a partition.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Ran {
+    pub view: RelationId,
+    pub incarnation: u64,
+    pub stage: usize,
+    pub partition: usize,
+    pub counts: ActivityCounts,
+}
+
+/// What a host keeps of a view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeps {
+    pub view: RelationId,
+    pub incarnation: u64,
+    pub in_memory: u64,
+    pub on_disk: u64,
+}
+
 /// To the coordinator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum ToCoordinator {
+    /// Messages to another host may be lost: the link to it is closed.
+    Unlinked {
+        from: WorkerId,
+    },
+    Ran(Vec<Ran>),
+    Keeps(Vec<Keeps>),
     Report(ToDriver),
     Peer {
         to: WorkerId,

@@ -20,7 +20,7 @@ use crate::error::{Result, RuntimeError};
 use crate::feed::{CutAnswer, CutRequest};
 use crate::worker::flow::{Batch, BatchId, FlowId};
 use crate::worker::shuffle::Block;
-use crate::worker::{EpochCut, Image, Transport, ViewInstance, Worker};
+use crate::worker::{ActivityCounts, EpochCut, Image, Transport, ViewInstance, Worker};
 
 /// See the module: what worker `from` uses. Weak: the runtime owns the workers.
 pub(super) struct InProcess {
@@ -182,6 +182,8 @@ impl Transport for InProcess {
     fn has_sources(&self) -> bool {
         true
     }
+
+    fn ran(&self, _: &ViewInstance, _: TaskId, _: &ActivityCounts) {}
 
     fn emitted_fixed_rows(&self, _: &ViewInstance, _: usize) {}
 

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 /// Tasks of one stage on one partition, added up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivityCounts {
     pub tasks: u64,
     /// Changes that they were given.
@@ -20,6 +21,17 @@ pub struct ActivityCounts {
 }
 
 impl ActivityCounts {
+    /// Those of one task.
+    pub fn of_task(rows_in: u64, rows_out: u64, queue: Duration, busy: Duration) -> ActivityCounts {
+        ActivityCounts {
+            tasks: 1,
+            rows_in,
+            rows_out,
+            busy_ns: busy.as_nanos() as u64,
+            queue_ns: queue.as_nanos() as u64,
+        }
+    }
+
     /// Those of several partitions.
     pub fn sum<'a>(counts: impl IntoIterator<Item = &'a ActivityCounts>) -> ActivityCounts {
         let mut sum = ActivityCounts::default();
@@ -76,14 +88,14 @@ impl Activity {
         *self.running.lock()
     }
 
-    /// A task has ended well.
-    pub fn ran(&self, rows_in: u64, rows_out: u64, queue: Duration, busy: Duration) {
+    /// Tasks have ended well.
+    pub fn add(&self, counts: &ActivityCounts) {
         let add = |counter: &AtomicU64, value| counter.fetch_add(value, Ordering::Relaxed);
-        add(&self.tasks, 1);
-        add(&self.rows_in, rows_in);
-        add(&self.rows_out, rows_out);
-        add(&self.queue_ns, queue.as_nanos() as u64);
-        add(&self.busy_ns, busy.as_nanos() as u64);
+        add(&self.tasks, counts.tasks);
+        add(&self.rows_in, counts.rows_in);
+        add(&self.rows_out, counts.rows_out);
+        add(&self.queue_ns, counts.queue_ns);
+        add(&self.busy_ns, counts.busy_ns);
     }
 
     pub fn counts(&self) -> ActivityCounts {

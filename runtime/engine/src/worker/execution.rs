@@ -23,7 +23,7 @@ use super::flow::{Batch, BatchId, Channel, FlowId, Part, Parts};
 use super::shuffle::Block;
 use super::task::{Running, TaskOutput};
 use super::view::{EpochTask, Turn};
-use super::{ViewInstance, Worker};
+use super::{ActivityCounts, ViewInstance, Worker};
 use crate::error::{Result, RuntimeError};
 
 /// How a task came out.
@@ -307,8 +307,11 @@ impl Worker {
                     return Outcome::Unwanted;
                 }
                 if ready.copy_for.is_none() {
-                    let activity = view.activity(id.stage, id.partition);
-                    activity.ran(rows_in, ended.rows_out, queue, busy);
+                    self.note_activity(
+                        &view,
+                        id,
+                        &ActivityCounts::of_task(rows_in, ended.rows_out, queue, busy),
+                    );
                     self.note_for_watchers(&view, id, &ended, started + busy);
                 }
                 return Outcome::Ended(ended);
@@ -331,6 +334,12 @@ impl Worker {
             self.transport.failed(&view, is_memory);
         }
         Outcome::Ended(Ended::default())
+    }
+
+    /// Counts what a task did.
+    fn note_activity(&self, view: &ViewInstance, id: TaskId, counts: &ActivityCounts) {
+        view.activity(id.stage, id.partition).add(counts);
+        self.transport.ran(view, id, counts);
     }
 
     /// Tells those who watch the view of the task that runs on this thread.
@@ -522,11 +531,9 @@ impl Worker {
                 .lock()
                 .keep_exchanged(pipeline, id.epoch, task, exchanged, charge);
         }
-        {
-            let busy = Duration::from_nanos(ended.busy_ns);
-            let activity = view.activity(id.stage, id.partition);
-            activity.ran(ended.rows_in, ended.rows_out, Duration::ZERO, busy);
-        }
+        let busy = Duration::from_nanos(ended.busy_ns);
+        let counts = ActivityCounts::of_task(ended.rows_in, ended.rows_out, Duration::ZERO, busy);
+        self.note_activity(&view, id, &counts);
         self.on(LocalEvent::TaskEnded {
             pipeline,
             version,

@@ -3,6 +3,7 @@
 mod eviction;
 mod watching;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +13,7 @@ use millrace_operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, O
 use millrace_planner::{RelationId, StageGraph};
 use millrace_resource::memory::{Account, Holder, Memory, StateCharge};
 use millrace_resource::spill::state::Spill;
-use millrace_schedule::id::TaskId;
+use millrace_schedule::id::{TaskId, WorkerId};
 use millrace_schedule::message::EpochTime;
 use millrace_schedule::template::{StageInput, ViewShape, is_reduce};
 use millrace_state::row_table::{RowTable, TableImage, make_indexes};
@@ -108,6 +109,8 @@ pub struct ViewInstance {
     losses: AtomicU64,
     /// For each partition, whether its rows were lost and are not back yet.
     are_rows_lost: Vec<AtomicBool>,
+    /// Bytes that workers of other processes keep of it, in memory and on disk.
+    elsewhere: Mutex<BTreeMap<WorkerId, (u64, u64)>>,
     /// The version of the last template that workers here were told and that has the view.
     template: AtomicU64,
     pub contents: Arc<ViewContents>,
@@ -198,6 +201,7 @@ impl ViewInstance {
             generations,
             losses: AtomicU64::new(0),
             are_rows_lost: (0..graph.partitions).map(|_| AtomicBool::new(false)).collect(),
+            elsewhere: Mutex::default(),
             template: AtomicU64::new(0),
             contents,
             errors: ErrorCounter::new(graph.on_error, graph.keeps_errors),
@@ -235,6 +239,8 @@ impl ViewInstance {
 
     /// Drops the operators of a partition, which is on a worker that does not share this memory. Nothing of it runs here.
     pub(crate) fn let_go(&self, partition: usize) {
+        // What is on its way to the disk does not come back here.
+        self.generations[partition].fetch_add(1, Ordering::AcqRel);
         for (stage, instances) in self.reduces.iter().enumerate() {
             if let Some(instance) = instances.get(partition) {
                 *instance.lock() = Slot::Empty;
@@ -651,7 +657,25 @@ impl ViewInstance {
         self.failure.lock().clone()
     }
 
-    /// Bytes of keyed state and contents.
+    /// A worker of another process keeps so many bytes of it, in memory and on disk; `None`: nothing any more.
+    pub(crate) fn kept_by(&self, worker: WorkerId, bytes: Option<(u64, u64)>) {
+        let mut elsewhere = self.elsewhere.lock();
+        match bytes {
+            Some(bytes) => elsewhere.insert(worker, bytes),
+            None => elsewhere.remove(&worker),
+        };
+    }
+
+    /// Bytes that are kept elsewhere: in memory, and on disk.
+    pub fn bytes_elsewhere(&self) -> (usize, usize) {
+        let elsewhere = self.elsewhere.lock();
+        let bytes = elsewhere.values();
+        bytes.fold((0, 0), |(memory, disk), (m, d)| {
+            (memory + *m as usize, disk + *d as usize)
+        })
+    }
+
+    /// Bytes of keyed state and contents in this process.
     pub fn state_bytes(&self) -> usize {
         let operators: usize = self
             .reduces
