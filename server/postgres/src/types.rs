@@ -341,6 +341,10 @@ pub fn pg_type(field: &Field) -> Type {
     if let Some(element) = element(field) {
         return array_of(&pg_type(&element));
     }
+    // Wider than columns are: a literal of 50 digits. arrow-pg knows none of them.
+    if matches!(field.data_type(), DataType::Decimal256(..)) {
+        return Type::NUMERIC;
+    }
     // Fields of pg_catalog carry annotations of their own, which arrow-pg knows.
     arrow_pg::datatypes::field_into_pg_type(&Arc::new(field.clone())).unwrap_or(Type::TEXT)
 }

@@ -117,6 +117,40 @@ pub fn check_number(expr: &Expr) -> SqlResult<()> {
     Ok(())
 }
 
+/// A number literal with an exponent as one without: DataFusion makes a decimal of negative scale of it, over which Arrow divides by
+/// zero. One that no decimal holds is a double precision.
+pub fn without_exponent(expr: &mut Expr) {
+    /// Digits of the widest decimal.
+    const DIGITS_MAX: i64 = 76;
+    let Expr::Value(value) = &mut *expr else { return };
+    let Value::Number(text, _) = &mut value.value else {
+        return;
+    };
+    let Some((mantissa, exponent)) = text.split_once(['e', 'E']) else {
+        return;
+    };
+    let Ok(exponent) = exponent.parse::<i64>() else {
+        return;
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let digits = digits.trim_start_matches('0');
+    let behind = fraction.len() as i64 - exponent;
+    let all = (digits.len() as i64 - behind.min(0)).max(behind);
+    if digits.is_empty() || all <= DIGITS_MAX {
+        if behind <= 0 {
+            let zeros = if digits.is_empty() { 1 } else { -behind };
+            // With a point it is no integer.
+            *text = format!("{digits}{}.", "0".repeat(usize::try_from(zeros).unwrap_or(0)));
+        }
+    } else if text
+        .parse::<f64>()
+        .is_ok_and(|value| value.is_finite() && value != 0.0)
+    {
+        *expr = typed(syntax::text(text.as_str()), "double precision");
+    }
+}
+
 /// Whether the expression is an integer literal of the type `integer`.
 fn is_small(expr: &Expr) -> bool {
     number_text(expr).is_some_and(|text| text.parse::<i32>().is_ok())

@@ -133,6 +133,7 @@ impl VisitorMut for Rewriter {
         if let Err(error) = literals::check_number(expr) {
             return ControlFlow::Break(Box::new(error));
         }
+        literals::without_exponent(expr);
         if let Expr::BinaryOp { op, .. } = expr {
             without_operator_schema(op);
         }
