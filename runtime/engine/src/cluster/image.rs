@@ -23,7 +23,7 @@ use millrace_state::chunk::{Chunk, Stored};
 use millrace_state::row_table::{TableImage, Tags};
 use millrace_storage::checkpoint::{decode_rows, encode_rows, pack_marks, unpack_marks};
 use serde::{Deserialize, Serialize};
-use twox_hash::XxHash3_128;
+use twox_hash::XxHash3_64;
 
 use super::protocol;
 use crate::error::{Result, RuntimeError};
@@ -64,13 +64,21 @@ fn internal(why: impl ToString) -> RuntimeError {
     RuntimeError::Internal(why.to_string())
 }
 
+/// What tells slices apart: two hashes, and the length.
+type SliceHash = (u64, u64, usize);
+
+fn hash_of(bytes: &[u8]) -> SliceHash {
+    let second = XxHash3_64::oneshot_with_seed(1, bytes);
+    (XxHash3_64::oneshot(bytes), second, bytes.len())
+}
+
 /// What the other side has of a part: what was sent to it.
 #[derive(Default)]
 pub struct Sent {
     next: u64,
     /// By where a chunk is, which nothing else can be while it is kept here.
     chunks: HashMap<usize, (u64, Arc<Chunk>)>,
-    slices: Vec<u128>,
+    slices: Vec<SliceHash>,
 }
 
 /// What this side has of a part: what was last sent of it.
@@ -95,7 +103,7 @@ struct Encoder<'a> {
 
 impl Encoder<'_> {
     fn slice(&mut self, bytes: Bytes) -> bool {
-        let hash = XxHash3_128::oneshot(&bytes);
+        let hash = hash_of(&bytes);
         let is_new = self.before.slices.get(self.now.slices.len()) != Some(&hash);
         self.now.slices.push(hash);
         if is_new {
