@@ -9,6 +9,7 @@
 //!        ├─ drizzle, neptune, mapreduce, monotasks, faucet ── the papers' experiments, servers in this process
 //!        │   └─ bed ── such a server, which rows are handed to as Arrow
 //!        ├─ doors ── a real broker and a real PostgreSQL server, and a server that reads them
+//!        ├─ cluster ── a real server, and workers on machines of their own
 //!        ├─ tenants ── a real server, whose clients mean each other no good
 //!        ├─ tpch, ivm, ingest ── the runtime alone, and storage alone
 //!        ├─ crash, soak, random_views ── the tests that take as long as one likes, with their results kept
@@ -26,6 +27,7 @@
 pub mod apart;
 pub mod bed;
 pub mod client;
+pub mod cluster;
 pub mod crash;
 pub mod doors;
 pub mod drizzle;
@@ -74,6 +76,7 @@ pub const SUITES: &[Entry] = &[
     Entry::of::<faucet::Faucet>(),
     Entry::of::<doors::Doors>(),
     Entry::of::<tenants::Tenants>(),
+    Entry::of::<cluster::Cluster>(),
 ];
 
 /// All kinds of measurements that have a process of their own.

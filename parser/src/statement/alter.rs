@@ -19,6 +19,11 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     if reader.take(&["DEFAULT", "PRIVILEGES"]) {
         return Ok(Some(grant::alter_default(reader)?));
     }
+    if reader.take(&["WORKER"]) {
+        let worker = reader.number()?;
+        reader.need(&["DRAIN"])?;
+        return Ok(Some(Statement::DropWorker(worker)));
+    }
     if reader.take_one_of(&["ROLE", "USER"]).is_some() {
         return Ok(Some(role::alter(reader)?));
     }

@@ -136,6 +136,10 @@ pub struct WorkerLoad {
     pub state_bytes: u64,
     /// Bytes that tasks of queries hold there, smoothed.
     pub query_bytes: u64,
+    /// Bytes of rows there that wait for other tasks.
+    pub in_flight_bytes: u64,
+    /// Time in which its slots were busy since it was started, in nanoseconds.
+    pub cpu_ns: u64,
 }
 
 /// What an epoch cost one worker.

@@ -23,6 +23,18 @@ pub enum Source {
     },
 }
 
+impl Source {
+    /// The worker that has them.
+    pub fn from(&self) -> WorkerId {
+        match self {
+            Source::Cut { from, .. }
+            | Source::Exchange { from, .. }
+            | Source::Flow { from, .. }
+            | Source::Changes { from, .. } => *from,
+        }
+    }
+}
+
 /// What a task left behind: for an exchange, the partitions that have rows; for the last stage, partition 0 if the view
 /// changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,6 +38,7 @@ pub mod view_errors;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use datafusion::execution::SessionState;
@@ -139,6 +140,9 @@ impl DatabaseOptions {
     }
 }
 
+/// The time between two heartbeats where there may be machines; one that misses five is held to be lost.
+const HEARTBEAT_OF_MACHINES: Duration = Duration::from_millis(300);
+
 /// Partitions of a view, at the least, where machines may join.
 const PARTITIONS_OF_MACHINES: usize = 16;
 
@@ -239,6 +243,9 @@ impl Database {
             }),
             ..RuntimeOptions::new(options.cores)
         };
+        if options.has_machines {
+            runtime_options.heartbeat_every = HEARTBEAT_OF_MACHINES;
+        }
         if let Some(clock) = &options.virtual_clock {
             runtime_options.clock = Arc::clone(clock) as Arc<dyn Clock>;
         }

@@ -36,7 +36,7 @@ use crate::worker::shuffle::Block;
 use crate::worker::{ActivityCounts, EpochCut, Image, Transport, ViewInstance, ViewSpec, Worker};
 
 /// A coordinator that says nothing for so long is gone, or cannot be reached.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
+const SILENCE_MAX: Duration = Duration::from_millis(2_500);
 
 /// Makes plans of views out of what the coordinator sends.
 pub trait Definitions: Send + Sync + 'static {

@@ -34,7 +34,7 @@ pub struct WorkerStatus {
     pub state_bytes: u64,
     /// Bytes that tasks of queries hold there, smoothed, as of its last heartbeat.
     pub query_bytes: u64,
-    /// Bytes of rows there that wait for other tasks, if it is in this process.
+    /// Bytes of rows there that wait for other tasks.
     pub in_flight_bytes: u64,
     /// The process that it is in, if that is another one.
     pub host: Option<HostStatus>,
@@ -133,10 +133,10 @@ impl Runtime {
                 tasks_waiting: load.tasks_waiting as usize,
                 is_leaving: member.is_leaving(),
                 busy: f64::from(load.busy_per_mille) / 1000.0,
-                cpu_ns: 0,
+                cpu_ns: load.cpu_ns,
                 state_bytes: load.state_bytes,
                 query_bytes: load.query_bytes,
-                in_flight_bytes: 0,
+                in_flight_bytes: load.in_flight_bytes,
                 host: Some(member.status()),
             }
         });

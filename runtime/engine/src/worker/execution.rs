@@ -248,6 +248,10 @@ impl Worker {
         };
         let mut rows_in = inputs.rows();
         let bytes_in = inputs.bytes();
+        // What is in this memory is charged to whoever left it; what came from another machine is here a second time.
+        let is_elsewhere = |source: &Source| !self.transport.is_together(source.from());
+        let _came =
+            (ready.sources.iter().any(is_elsewhere)).then(|| view.account.charge(Use::InFlight, bytes_in));
         // Rows on which an expression fails are counted where the task is at home.
         let uncounted = ErrorCounter::new(view.graph.on_error, false);
         let errors = match ready.copy_for {

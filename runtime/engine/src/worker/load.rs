@@ -51,6 +51,8 @@ impl LoadMeter {
             tasks_waiting: all.iter().map(|class| worker.cpu.waiting(*class)).sum::<usize>() as u32,
             state_bytes: self.state_bytes.0,
             query_bytes: self.query_bytes as u64,
+            in_flight_bytes: worker.in_flight_bytes() as u64,
+            cpu_ns: busy_ns,
         }
     }
 }

@@ -155,10 +155,15 @@ impl Database {
         &self.profiles
     }
 
-    /// Cores of all workers that there are now.
+    /// Cores that queries have: those of the workers in this process, as far as the machine has as many.
     pub fn cores(&self) -> usize {
         let workers = self.runtime().workers();
-        workers.iter().map(|worker| worker.cores).sum::<usize>().max(1)
+        let here = workers.iter().filter(|worker| worker.host.is_none());
+        let slots = here.map(|worker| worker.cores).sum::<usize>();
+        let machine = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        // One worker may be given more slots than there are cores, for tests; several share what there is.
+        let most = workers.iter().map(|worker| worker.cores).max().unwrap_or(1);
+        slots.min(machine.max(most)).max(1)
     }
 }
 
