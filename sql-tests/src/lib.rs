@@ -12,6 +12,7 @@ pub mod engine;
 pub mod histories;
 pub mod hostile;
 pub mod kafka;
+pub mod machines;
 pub mod oracle;
 pub mod outside;
 pub mod postgres;
@@ -50,12 +51,18 @@ pub async fn start(directory: &Path) -> Result<Server, Failure> {
     Ok(Server::start(throw_away(directory)).await?)
 }
 
-/// As [`start`], on a clock that is set by hand.
+/// As [`start`], on a clock that is set by hand; where [`machines`] are wanted, with one.
 ///
 /// # Errors
 /// The server cannot be started.
 pub async fn start_on(directory: &Path, clock: &Arc<VirtualClock>) -> Result<Server, Failure> {
-    Ok(Server::start_on(throw_away(directory), Some(Arc::clone(clock))).await?)
+    let (config, clock) = (throw_away(directory), Some(Arc::clone(clock)));
+    if !machines::are_wanted() {
+        return Ok(Server::start_on(config, clock).await?);
+    }
+    let server = Server::start_on(machines::taking(config), clock).await?;
+    machines::join(&server).await?;
+    Ok(server)
 }
 
 /// A connection. It lives as long as the client that is returned.

@@ -181,7 +181,8 @@ async fn work(cluster: SocketAddr) {
     if let Ok(worker) = Joining::prepare(args, config).await
         && let Ok(joined) = worker.join().await
     {
-        joined.is_dismissed().await;
+        // It ends with the machines.
+        let _ = joined.is_dismissed().await;
     }
 }
 

@@ -16,11 +16,12 @@
 mod coordinator;
 mod host;
 mod image;
+mod members;
 mod protocol;
 pub(crate) mod rows;
 
-pub(crate) use coordinator::Cluster;
-pub use coordinator::HostStatus;
 pub(crate) use host::batch_of;
 pub use host::{Definitions, Host, HostOptions, JoinError, Left};
+pub(crate) use members::Cluster;
+pub use members::HostStatus;
 pub(crate) use protocol::{Request, ToHost};

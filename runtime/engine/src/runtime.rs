@@ -503,8 +503,7 @@ impl Runtime {
         }
     }
 
-    /// Has the workers' queries be as if each worker had a link of this rate to the others, for measurements; `None`: they
-    /// share their memory.
+    /// Has the workers' queries be as if each had a link of this rate, for measurements; `None`: they share their memory.
     pub fn set_network_rate(&self, bytes_per_second: Option<u64>) {
         self.engine.machine.network.set_bytes_per_second(bytes_per_second);
     }

@@ -97,9 +97,13 @@ pub async fn run(args: JoinArgs) -> ExitCode {
                         worker.build(),
                         joined.id()
                     );
-                    if joined.is_dismissed().await {
-                        println!("the coordinator has let this worker go");
-                        return ExitCode::SUCCESS;
+                    match joined.is_dismissed().await {
+                        Ok(true) => {
+                            println!("the coordinator has let this worker go");
+                            return ExitCode::SUCCESS;
+                        }
+                        Ok(false) => {}
+                        Err(error) => return fail(&error.to_string()),
                     }
                     tracing::warn!("the coordinator is gone, or held this worker to be lost: joining again");
                 }

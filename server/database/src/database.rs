@@ -23,6 +23,7 @@ pub mod jobs;
 mod kept_types;
 pub mod maintenance;
 mod periodic;
+mod plans;
 pub mod profiles;
 pub mod recovery;
 pub mod replace;
@@ -46,17 +47,14 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use millrace_auth::seal::SealingKey;
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::connector::private_hosts::PrivateHosts;
-use millrace_catalog::flow::FlowDef;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{CatalogSnapshot, ColumnDef, Definition, Object, Planned, QueryDef, Reader, Relation};
+use millrace_catalog::{CatalogSnapshot, Definition, Object, Reader, Relation};
 use millrace_engine::clock::{Clock, VirtualClock};
 use millrace_engine::{
     EventTimeSpec, QUERY_PARTITION_ROWS, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
 };
-use millrace_planner::growth::growth;
 use millrace_planner::reducer::Reducer;
 use millrace_planner::stage::recursion::RecursionLimits;
-use millrace_planner::{ViewOptions, plan_view};
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_resource::memory::{Memory, Resident};
 use millrace_resource::spill::state::SpillOptions;
@@ -548,75 +546,6 @@ impl Database {
                 })
             })
             .transpose()
-    }
-
-    /// What plans of views depend on besides their queries.
-    pub fn view_options(&self, slides: bool, flow: FlowDef) -> ViewOptions {
-        ViewOptions {
-            recursion: self.options.recursion,
-            slides,
-            flow: flow.limits(self.options.partitions()),
-            ..ViewOptions::new(self.options.partitions())
-        }
-    }
-
-    /// The plan of a materialized view.
-    pub fn plan_materialized(
-        &self,
-        catalog: &CatalogSnapshot,
-        database: &str,
-        query: &QueryDef,
-    ) -> SqlResult<Planned> {
-        self.plan_of(catalog, database, query, self.options.partitions(), &[])
-    }
-
-    /// The same for keyed state of so many partitions, and of a view that has these columns.
-    fn plan_of(
-        &self,
-        catalog: &CatalogSnapshot,
-        database: &str,
-        query: &QueryDef,
-        partitions: usize,
-        columns: &[ColumnDef],
-    ) -> SqlResult<Planned> {
-        let options = ViewOptions {
-            partitions,
-            ..self.view_options(query.slides, query.flow)
-        };
-        self.plan_with(catalog, database, query, columns, options)
-    }
-
-    /// The same, where these options are not said by the query.
-    fn plan_with(
-        &self,
-        catalog: &CatalogSnapshot,
-        database: &str,
-        query: &QueryDef,
-        columns: &[ColumnDef],
-        options: ViewOptions,
-    ) -> SqlResult<Planned> {
-        // A view over one that is not filled yet reads its rows, as soon as there are some.
-        let filled = catalog.filled();
-        let catalog = filled.as_ref().unwrap_or(catalog);
-        let reader = Reader::of_query(self, &self.state, catalog, database, query);
-        let plan = kept_types::kept(reader.bind_query_text(query)?, columns)?;
-        let options = ViewOptions {
-            emit: query.emit,
-            priority: query.priority,
-            on_error: query.on_error,
-            keeps_errors: query.keeps_errors,
-            ..options
-        };
-        let graph = plan_view(&self.state, plan, options)?;
-        let growth = growth(&graph, &|info| {
-            let object = catalog.object(ObjectId(info.id.0))?;
-            object.relation()?.growth.endless.clone()
-        });
-        Ok(Planned {
-            graph,
-            query: Arc::new(query.with_names(reader.names())),
-            growth,
-        })
     }
 }
 

@@ -86,6 +86,9 @@ pub enum WorkerError {
         /// Why not.
         source: MeshError,
     },
+    /// It cannot make a view that is there.
+    #[error("this worker is of no use to the coordinator: {0}")]
+    Unfit(String),
     /// It cannot be reached.
     #[error("cannot join {coordinator}: {source}")]
     Join {
@@ -237,8 +240,15 @@ impl Joined {
     }
 
     /// Resolves when it does not take part any more; whether the coordinator has let it go.
-    pub async fn is_dismissed(self) -> bool {
-        self.0.ended().await == Left::Dismissed
+    ///
+    /// # Errors
+    /// It cannot make a view that the coordinator has: to join again would come to the same.
+    pub async fn is_dismissed(self) -> Result<bool, WorkerError> {
+        match self.0.ended().await {
+            Left::Dismissed => Ok(true),
+            Left::Lost => Ok(false),
+            Left::Unfit(why) => Err(WorkerError::Unfit(why)),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The other side: a process with a worker that belongs to a coordinator elsewhere.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -15,25 +15,25 @@ use millrace_planner::{RelationId, StageGraph};
 use millrace_resource::cpu::CpuScheduler;
 use millrace_resource::memory::Memory;
 use millrace_resource::spill::state::SpillOptions;
-use millrace_schedule::id::{Part, PipelineId, TaskId, WorkerId};
-use millrace_schedule::local::Timer;
-use millrace_schedule::message::{ToDriver, ToPeer};
+use millrace_schedule::id::{Part, PipelineId, WorkerId};
 use millrace_schedule::template::ViewShape;
-use millrace_storage::ChangeBatch;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc;
 
+mod others;
+mod transport;
+
+use self::others::Other;
+use self::transport::OverLinks;
 use super::protocol::{
     About, Hello, Installed, Keeps, Ran, Request, ToCoordinator, ToHost, ToOther, decode, encode, with_header,
 };
 use super::{image, rows};
 use crate::error::{Result, RuntimeError};
-use crate::feed::{CutAnswer, CutRequest};
 use crate::machine::Machine;
 use crate::worker::flow::{Batch, BatchId, FlowId};
-use crate::worker::shuffle::Block;
-use crate::worker::{ActivityCounts, EpochCut, Image, Transport, ViewInstance, ViewSpec, Worker};
+use crate::worker::{ViewInstance, ViewSpec, Worker};
 
 /// A coordinator that says nothing for so long is gone, or cannot be reached.
 const SILENCE_MAX: Duration = Duration::from_millis(2_500);
@@ -67,12 +67,14 @@ pub struct HostOptions {
 }
 
 /// Why a host has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Left {
     /// The coordinator does not need it any more.
     Dismissed,
     /// The coordinator is gone, cannot be reached, or holds this host to be lost.
     Lost,
+    /// It cannot make a view that the coordinator has, and would not be able to another time.
+    Unfit(String),
 }
 
 /// A worker that has joined. Dropping it takes it out.
@@ -103,15 +105,6 @@ struct Inner {
 }
 
 type SentPart = Arc<tokio::sync::Mutex<image::Sent>>;
-
-/// Another host.
-struct Other {
-    address: String,
-    /// Open once it was needed.
-    link: Arc<tokio::sync::Mutex<Option<Link>>>,
-    /// Messages, in order, for whoever opens the link.
-    messages: mpsc::UnboundedSender<ToPeer>,
-}
 
 /// Hands on what the coordinator says, in order.
 struct FromCoordinator {
@@ -282,16 +275,29 @@ impl Host {
         let _ = inner.worker.set(Worker::new(id, cpu, transport, inner.started));
         let _ = serving.inner.set(Arc::downgrade(&inner));
         {
-            let inner = Arc::downgrade(&inner);
+            let (link, inner) = (inner.link.clone(), Arc::downgrade(&inner));
             tokio::spawn(async move {
-                while let Some(incoming) = listener.next().await {
-                    let Some(inner) = inner.upgrade() else { return };
+                loop {
+                    let incoming = tokio::select! {
+                        incoming = listener.next() => incoming,
+                        // It has left.
+                        () = link.closed() => return,
+                    };
+                    let (Some(incoming), Some(inner)) = (incoming, inner.upgrade()) else {
+                        return;
+                    };
                     match decode(&incoming.about) {
                         Ok(Hello::Peer { .. }) => {
                             let taken = incoming.take(Arc::new(FromOther(Arc::downgrade(&inner)))).await;
                             if let Ok(link) = taken {
                                 // It lives as long as the other side has it.
-                                tokio::spawn(async move { link.closed().await });
+                                let own = inner.link.clone();
+                                tokio::spawn(async move {
+                                    tokio::select! {
+                                        () = link.closed() => {}
+                                        () = own.closed() => link.close(),
+                                    }
+                                });
                             }
                         }
                         _ => incoming.refuse("this is a worker, and no coordinator").await,
@@ -365,7 +371,10 @@ impl Inner {
                     Some(ToHost::Leave) => return Left::Dismissed,
                     Some(message) => {
                         last_heard = Instant::now();
-                        self.hear(message);
+                        if let Err(why) = self.hear(message) {
+                            self.tell(&ToCoordinator::Unfit(why.clone()));
+                            return Left::Unfit(why);
+                        }
                     }
                     None => return Left::Lost,
                 },
@@ -384,12 +393,16 @@ impl Inner {
         }
     }
 
-    fn hear(self: &Arc<Self>, message: ToHost) {
+    /// Does what a message says.
+    ///
+    /// # Errors
+    /// A view cannot be made here.
+    fn hear(self: &Arc<Self>, message: ToHost) -> Result<(), String> {
         match message {
             ToHost::Welcome { .. } | ToHost::Alive | ToHost::Leave => {}
             ToHost::Command(message) => self.worker().command(message),
             ToHost::Peer(message) => self.worker().receive(message),
-            ToHost::Install(installed) => self.install(installed),
+            ToHost::Install(installed) => return self.install(installed),
             ToHost::Uninstall(view) => {
                 self.sent.lock().retain(|(part, _), _| part.view != view);
                 self.worker().uninstall(view);
@@ -413,10 +426,14 @@ impl Inner {
             ToHost::Urgent(jobs) => *self.urgent.lock() = jobs,
             ToHost::Hosts(hosts) => self.know_others(hosts),
         }
+        Ok(())
     }
 
-    /// Makes a view's operators. One that cannot be made fails.
-    fn install(&self, installed: Installed) {
+    /// Makes a view's operators.
+    ///
+    /// # Errors
+    /// The plan is not the coordinator's, or there is none.
+    fn install(&self, installed: Installed) -> Result<(), String> {
         let Installed {
             name,
             shape,
@@ -425,24 +442,15 @@ impl Inner {
             is_new,
         } = installed;
         if self.worker().view_of(shape.id, shape.incarnation).is_some() {
-            return;
+            return Ok(());
         }
-        let (view, incarnation) = (shape.id, shape.incarnation);
-        let made = self.make(name, &shape, definition, &identity);
-        match made {
-            Ok(made) => {
-                if !is_new {
-                    (0..shape.partitions).for_each(|partition| made.let_go(partition));
-                }
-                self.worker().install(Arc::new(made));
-            }
-            Err(why) => self.tell(&ToCoordinator::Failed {
-                view,
-                incarnation,
-                why: format!("worker {} cannot make it: {why}", self.id.0),
-                is_memory: false,
-            }),
+        let made = self.make(name.clone(), &shape, definition, &identity);
+        let made = made.map_err(|why| format!("view \"{name}\" cannot be made on another machine: {why}"))?;
+        if !is_new {
+            (0..shape.partitions).for_each(|partition| made.let_go(partition));
         }
+        self.worker().install(Arc::new(made));
+        Ok(())
     }
 
     fn make(
@@ -472,57 +480,6 @@ impl Inner {
         let memory = &self.machine.memory;
         ViewInstance::new(spec, shape.incarnation, memory, self.machine.spill.clone())
             .map_err(|error| error.to_string())
-    }
-
-    fn know_others(self: &Arc<Self>, hosts: BTreeMap<WorkerId, String>) {
-        let mut others = self.others.lock();
-        others.retain(|worker, _| hosts.contains_key(worker));
-        for (worker, address) in hosts {
-            if worker == self.id || others.contains_key(&worker) {
-                continue;
-            }
-            let (messages, queue) = mpsc::unbounded_channel();
-            others.insert(
-                worker,
-                Other {
-                    address,
-                    link: Arc::default(),
-                    messages,
-                },
-            );
-            tokio::spawn(send_in_order(Arc::downgrade(self), worker, queue));
-        }
-    }
-
-    /// The link to another host, opened if it is not open.
-    ///
-    /// # Errors
-    /// It cannot be reached.
-    async fn link_to(self: &Arc<Self>, worker: WorkerId) -> Result<Link> {
-        let lost = || RuntimeError::worker_lost(worker.0);
-        let (address, link) = {
-            let others = self.others.lock();
-            let other = others.get(&worker).ok_or_else(lost)?;
-            (other.address.clone(), Arc::clone(&other.link))
-        };
-        let mut link = link.lock().await;
-        if let Some(link) = link.as_ref().filter(|link| !link.is_closed()) {
-            return Ok(link.clone());
-        }
-        let about = encode(&Hello::Peer { from: self.id }).map_err(RuntimeError::Internal)?;
-        let serving = Arc::new(FromOther(Arc::downgrade(self)));
-        let opened = connect(&address, &self.token, &about, serving)
-            .await
-            .map_err(|_| lost())?;
-        *link = Some(opened.clone());
-        let (weak, watched) = (Arc::downgrade(self), opened.clone());
-        tokio::spawn(async move {
-            watched.closed().await;
-            if let Some(inner) = weak.upgrade() {
-                inner.tell(&ToCoordinator::Unlinked { from: worker });
-            }
-        });
-        Ok(opened)
     }
 
     async fn request_of(self: Arc<Self>, worker: WorkerId, request: Request) -> Result<Body> {
@@ -592,242 +549,6 @@ impl Inner {
                 });
                 *known = all;
             }
-        }
-    }
-}
-
-/// Sends messages to another host in their order. What cannot be sent the driver is told.
-async fn send_in_order(inner: Weak<Inner>, to: WorkerId, mut queue: mpsc::UnboundedReceiver<ToPeer>) {
-    while let Some(message) = queue.recv().await {
-        let Some(inner) = inner.upgrade() else { return };
-        match inner.link_to(to).await {
-            Ok(link) => match encode(&ToOther {
-                to,
-                message: message.clone(),
-            }) {
-                Ok(bytes) => link.send(bytes),
-                Err(error) => tracing::error!(%error, "a message cannot be sent"),
-            },
-            Err(_) => inner.tell(&ToCoordinator::Report(ToDriver::Undelivered { to, message })),
-        }
-    }
-}
-
-/// How the worker of a host reaches the rest.
-struct OverLinks(Weak<Inner>);
-
-impl OverLinks {
-    fn tell(&self, message: &ToCoordinator) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.tell(message);
-        }
-    }
-
-    /// The host.
-    ///
-    /// # Errors
-    /// It has ended.
-    fn reach(&self) -> Result<Arc<Inner>> {
-        self.0.upgrade().ok_or(RuntimeError::SHUTTING_DOWN)
-    }
-}
-
-impl Transport for OverLinks {
-    fn report(&self, message: ToDriver) {
-        if let Some(inner) = self.0.upgrade() {
-            // What an epoch did is known when it is done.
-            if matches!(message, ToDriver::EpochDone { .. }) {
-                inner.tell_ran();
-            }
-            inner.tell(&ToCoordinator::Report(message));
-        }
-    }
-
-    fn send(&self, to: WorkerId, message: ToPeer) {
-        let Some(inner) = self.0.upgrade() else { return };
-        let message = match inner.others.lock().get(&to) {
-            Some(other) => match other.messages.send(message) {
-                Ok(()) => return,
-                Err(mpsc::error::SendError(message)) => message,
-            },
-            None => message,
-        };
-        inner.tell(&ToCoordinator::Peer { to, message });
-    }
-
-    fn fetch(
-        &self,
-        from: WorkerId,
-        pipeline: PipelineId,
-        epoch: u64,
-        block: Block,
-    ) -> BoxFuture<'static, Result<Vec<ChangeBatch>>> {
-        let inner = self.reach();
-        async move {
-            let request = Request::Fetch {
-                of: from,
-                pipeline,
-                epoch,
-                block,
-            };
-            let body = inner?.request_of(from, request).await?;
-            rows::decode(body).map_err(RuntimeError::Internal)
-        }
-        .boxed()
-    }
-
-    fn next_batch(
-        &self,
-        from: WorkerId,
-        flow: FlowId,
-        partition: usize,
-        done: Option<BatchId>,
-    ) -> BoxFuture<'static, Result<Option<Batch>>> {
-        let inner = self.reach();
-        async move {
-            let request = Request::NextBatch {
-                of: from,
-                flow,
-                partition,
-                done,
-            };
-            let body = inner?.request_of(from, request).await?;
-            batch_of(body).map_err(RuntimeError::Internal)
-        }
-        .boxed()
-    }
-
-    fn cut(&self, _: CutRequest) -> CutAnswer<EpochCut> {
-        // Sources arrive at the coordinator, and the driver knows it.
-        CutAnswer::Void
-    }
-
-    fn keep_image(&self, part: Part, epoch: u64, image: Image) -> BoxFuture<'static, Result<()>> {
-        let inner = self.reach();
-        async move {
-            let inner = inner?;
-            let incarnation = inner.worker().incarnation(part.view).unwrap_or_default();
-            let sent = {
-                let mut sent = inner.sent.lock();
-                Arc::clone(sent.entry((part, incarnation)).or_default())
-            };
-            // Of one part only one image is under way.
-            let mut sent = sent.lock().await;
-            let what = image::encode(image.operators.as_ref(), &mut sent).await?;
-            let request = Request::Keep {
-                part,
-                epoch,
-                incarnation,
-            };
-            inner.request_with(request, what).await.map(|_| ())
-        }
-        .boxed()
-    }
-
-    fn image(&self, part: Part) -> BoxFuture<'static, Result<Option<Arc<Image>>>> {
-        let inner = self.reach();
-        async move {
-            let inner = inner?;
-            let body = Body::of(encode(&Request::Image { part }).map_err(RuntimeError::Internal)?);
-            match inner.link.request(body).await {
-                Ok(body) => {
-                    let operators = image::decode(body, &mut image::Held::default(), None).await?;
-                    let contents = None;
-                    Ok(Some(Arc::new(Image { operators, contents })))
-                }
-                Err(MeshError::Failed(why)) => Err(RuntimeError::Internal(why)),
-                Err(_) => Err(RuntimeError::worker_lost(inner.id.0)),
-            }
-        }
-        .boxed()
-    }
-
-    fn materialize(
-        &self,
-        task: TaskId,
-        incarnation: u64,
-        rows: Vec<ChangeBatch>,
-    ) -> BoxFuture<'static, Result<()>> {
-        let inner = self.reach();
-        async move {
-            let what = rows::encode(&rows).map_err(RuntimeError::Internal)?;
-            let request = Request::Materialize { task, incarnation };
-            inner?.request_with(request, what).await.map(|_| ())
-        }
-        .boxed()
-    }
-
-    fn bring_rows_back(&self, _: &Arc<ViewInstance>, _: usize) -> BoxFuture<'static, Result<()>> {
-        std::future::ready(Ok(())).boxed()
-    }
-
-    fn is_together(&self, other: WorkerId) -> bool {
-        self.0.upgrade().is_some_and(|inner| inner.id == other)
-    }
-
-    fn has_sources(&self) -> bool {
-        false
-    }
-
-    fn ran(&self, view: &ViewInstance, task: TaskId, counts: &ActivityCounts) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.ran.lock().push(Ran {
-                view: view.id,
-                incarnation: view.shape.incarnation,
-                stage: task.stage,
-                partition: task.partition,
-                counts: *counts,
-            });
-        }
-    }
-
-    fn emitted_fixed_rows(&self, view: &ViewInstance, stage: usize) {
-        self.tell(&ToCoordinator::EmittedFixedRows {
-            view: view.id,
-            incarnation: view.shape.incarnation,
-            stage,
-        });
-    }
-
-    fn due(&self, task: TaskId, due: Option<i64>) {
-        self.tell(&ToCoordinator::Due { task, due });
-    }
-
-    fn is_urgent(&self, job: PipelineId) -> bool {
-        self.0
-            .upgrade()
-            .is_some_and(|inner| inner.urgent.lock().contains(&job))
-    }
-
-    fn failed(&self, view: &ViewInstance, is_memory: bool) {
-        self.tell(&ToCoordinator::Failed {
-            view: view.id,
-            incarnation: view.shape.incarnation,
-            why: view.failure().unwrap_or_default(),
-            is_memory,
-        });
-    }
-
-    fn low_water(&self, _: RelationId) -> u64 {
-        // Who reads does so where the rows are.
-        0
-    }
-
-    fn wake_at(&self, _: WorkerId, pipeline: PipelineId, timer: Timer, at: u64) {
-        let Some(inner) = self.0.upgrade() else { return };
-        let due = tokio::time::Instant::from_std(inner.started + Duration::from_nanos(at));
-        let weak = self.0.clone();
-        inner.machine.io.spawn(async move {
-            tokio::time::sleep_until(due).await;
-            if let Some(inner) = weak.upgrade() {
-                inner.worker().wake(pipeline, timer);
-            }
-        });
-    }
-
-    fn transfer(&self, transfer: BoxFuture<'static, ()>) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.machine.io.spawn(transfer);
         }
     }
 }

@@ -113,6 +113,8 @@ pub struct Keeps {
 /// To the coordinator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum ToCoordinator {
+    /// It leaves: it cannot make a view.
+    Unfit(String),
     /// Messages to another host may be lost: the link to it is closed.
     Unlinked {
         from: WorkerId,

@@ -1,5 +1,6 @@
 //! A view on a worker: its stages' operators with their state, and its contents.
 
+mod elsewhere;
 mod eviction;
 mod watching;
 
@@ -9,21 +10,20 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
-use millrace_operator::{Combiner, CombinerCounts, ErrorCounter, OperatorImage, OperatorInstance};
+use millrace_operator::{Combiner, ErrorCounter, OperatorImage, OperatorInstance};
 use millrace_planner::{RelationId, StageGraph};
 use millrace_resource::memory::{Account, Holder, Memory, StateCharge};
 use millrace_resource::spill::state::Spill;
-use millrace_schedule::id::{TaskId, WorkerId};
+use millrace_schedule::id::WorkerId;
 use millrace_schedule::message::EpochTime;
 use millrace_schedule::template::{StageInput, ViewShape, is_reduce};
 use millrace_state::row_table::{RowTable, TableImage, make_indexes};
-use millrace_storage::{ChangeBatch, rows_bytes};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::error::{Result, RuntimeError};
 use crate::worker::activity::{Activity, Filled};
-use crate::worker::flow::{FlowMeter, FlowStatus};
+use crate::worker::flow::FlowMeter;
 use eviction::Eviction;
 pub(super) use eviction::Turn;
 pub(crate) use eviction::{PARTITIONS_DIVIDED, partitions_divided};
@@ -237,19 +237,6 @@ impl ViewInstance {
         stage + 1 == self.graph.stages.len()
     }
 
-    /// Drops the operators of a partition, which is on a worker that does not share this memory. Nothing of it runs here.
-    pub(crate) fn let_go(&self, partition: usize) {
-        // What is on its way to the disk does not come back here.
-        self.generations[partition].fetch_add(1, Ordering::AcqRel);
-        for (stage, instances) in self.reduces.iter().enumerate() {
-            if let Some(instance) = instances.get(partition) {
-                *instance.lock() = Slot::Empty;
-                self.eviction.let_go(stage, partition);
-                self.measure(stage, partition);
-            }
-        }
-    }
-
     /// Whether a stage makes rows out of nothing.
     pub fn is_fixed(&self, stage: usize) -> bool {
         self.shape.stages[stage].input == StageInput::Fixed
@@ -298,22 +285,6 @@ impl ViewInstance {
     /// How often a partition was lost.
     pub(super) fn generation(&self, partition: usize) -> u64 {
         self.generations[partition].load(Ordering::Acquire)
-    }
-
-    /// Workers here were told a template of this version.
-    pub(super) fn prepared(&self, version: u64) {
-        self.template.fetch_max(version, Ordering::AcqRel);
-    }
-
-    /// Whether what the tasks of a stage keep on a partition is here as the template of this version left it.
-    pub(super) fn has_state(&self, stage: usize, partition: usize, version: u64) -> bool {
-        if self.template.load(Ordering::Acquire) < version {
-            return false;
-        }
-        let is_last = stage + 1 == self.graph.stages.len();
-        let is_lost = is_last && self.are_rows_lost[partition].load(Ordering::Acquire);
-        let slot = self.reduces[stage].get(partition);
-        !is_lost && slot.is_none_or(|slot| !matches!(&*slot.lock(), Slot::Empty))
     }
 
     /// How often any was.
@@ -412,25 +383,6 @@ impl ViewInstance {
         Ok(())
     }
 
-    /// Whether the rows of a partition were lost, and are not back yet.
-    pub(crate) fn are_rows_lost(&self, partition: usize) -> bool {
-        self.are_rows_lost[partition].load(Ordering::Acquire)
-    }
-
-    /// Puts the view's rows of a partition in place.
-    ///
-    /// # Errors
-    /// The image is not one of this view.
-    pub(crate) fn restore_rows(&self, partition: usize, image: &Image) -> Result<()> {
-        if let Some(image) = &image.contents {
-            let mut contents = self.contents.partitions[partition].write();
-            contents.restore_rows(image)?;
-            self.are_rows_lost[partition].store(false, Ordering::Release);
-        }
-        self.measure(self.graph.stages.len() - 1, partition);
-        Ok(())
-    }
-
     /// Whether a reduce has nothing to do in an epoch that brings no input, at its time.
     pub(super) fn idle_without_input(&self, stage: usize, partition: usize, time: &EpochTime) -> bool {
         self.reduces[stage]
@@ -470,84 +422,6 @@ impl ViewInstance {
     /// True once for each stage.
     pub(crate) fn take_first(&self, stage: usize) -> bool {
         self.first[stage].swap(false, Ordering::Relaxed)
-    }
-
-    /// What a stage's tasks have learned of combining rows.
-    pub fn combiner(&self, stage: usize) -> Arc<Combiner> {
-        Arc::clone(&self.combiners[stage])
-    }
-
-    /// What a stage's tasks emitted in batches.
-    pub fn flow(&self, stage: usize) -> &FlowMeter {
-        &self.flows[stage]
-    }
-
-    /// Of the stages with a faucet, what went on in batches.
-    pub fn flow_statuses(&self) -> Vec<FlowStatus> {
-        let stages = self.graph.stages.iter().zip(&self.flows);
-        let flows = stages.filter_map(|(stage, meter)| {
-            Some(FlowStatus {
-                stage: stage.id,
-                reason: stage.faucet.as_ref()?.reason.to_string(),
-                limits: self.graph.flow,
-                counts: meter.counts(),
-            })
-        });
-        flows.collect()
-    }
-
-    /// For each stage that combined rows or passed them on, how many.
-    pub fn combiner_counts(&self) -> Vec<(usize, CombinerCounts)> {
-        let counts = self.combiners.iter().map(|combiner| combiner.counts());
-        let stages = counts.enumerate();
-        stages
-            .filter(|(_, counts)| counts.combined + counts.passed > 0)
-            .collect()
-    }
-
-    pub fn set_combining(&self, is_on: bool) {
-        self.combiners.iter().for_each(|combiner| combiner.set(is_on));
-    }
-
-    /// How far the view is, as the coordinator says.
-    pub(crate) fn set_filling(&self, is_filling: bool, is_bulk: bool, first: &[bool]) {
-        self.is_filling.store(is_filling, Ordering::Release);
-        self.is_bulk.store(is_bulk, Ordering::Release);
-        for (stage, is_first) in self.first.iter().zip(first) {
-            stage.store(*is_first, Ordering::Relaxed);
-        }
-    }
-
-    /// Applies what a task elsewhere emitted to the view's rows; returns how many bytes of changes that was. Nothing is if
-    /// the worker does not count any more.
-    ///
-    /// # Errors
-    /// The rows are not those of this view.
-    pub(crate) fn apply(
-        &self,
-        task: TaskId,
-        low_water: u64,
-        changes: &[ChangeBatch],
-        counts: impl Fn() -> bool,
-    ) -> Result<usize> {
-        let mut contents = self.contents.partitions[task.partition].write();
-        // A worker is taken out before its partitions are lost: one that counts, seen under the lock, applies to what is here.
-        if !counts() || self.failure().is_some() {
-            return Ok(0);
-        }
-        let mut bytes = 0;
-        for batch in changes {
-            let batch = ChangeBatch {
-                rows: batch
-                    .rows
-                    .clone()
-                    .with_schema(Arc::clone(&self.contents.schema))?,
-                weights: batch.weights.clone(),
-            };
-            contents.apply(&batch, task.epoch, low_water)?;
-            bytes += rows_bytes(&batch.rows);
-        }
-        Ok(bytes)
     }
 
     pub(crate) fn is_filling(&self) -> bool {
@@ -655,24 +529,6 @@ impl ViewInstance {
     /// Why the view failed, if it did.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
-    }
-
-    /// A worker of another process keeps so many bytes of it, in memory and on disk; `None`: nothing any more.
-    pub(crate) fn kept_by(&self, worker: WorkerId, bytes: Option<(u64, u64)>) {
-        let mut elsewhere = self.elsewhere.lock();
-        match bytes {
-            Some(bytes) => elsewhere.insert(worker, bytes),
-            None => elsewhere.remove(&worker),
-        };
-    }
-
-    /// Bytes that are kept elsewhere: in memory, and on disk.
-    pub fn bytes_elsewhere(&self) -> (usize, usize) {
-        let elsewhere = self.elsewhere.lock();
-        let bytes = elsewhere.values();
-        bytes.fold((0, 0), |(memory, disk), (m, d)| {
-            (memory + *m as usize, disk + *d as usize)
-        })
     }
 
     /// Bytes of keyed state and contents in this process.

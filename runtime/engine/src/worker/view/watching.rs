@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use millrace_clarity::profile::{Blocked, Kind, Nanoseconds, Resource, TaskProfile, Usage};
+use millrace_operator::{Combiner, CombinerCounts};
 use millrace_planner::RelationId;
 use millrace_resource::cpu::TaskRecord;
 use millrace_schedule::id::{TaskId, WorkerId};
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 use super::ViewInstance;
 use crate::monotasks::{Clock, task_profile};
 use crate::worker::activity::{Activity, ActivityCounts, Filled};
+use crate::worker::flow::{FlowMeter, FlowStatus};
 
 /// Monotasks that are listed of what is watched: the last ones.
 const MONOTASKS_MAX: usize = 8_192;
@@ -199,6 +201,43 @@ pub(super) struct Watchers {
 }
 
 impl ViewInstance {
+    /// What a stage's tasks have learned of combining rows.
+    pub fn combiner(&self, stage: usize) -> Arc<Combiner> {
+        Arc::clone(&self.combiners[stage])
+    }
+
+    /// What a stage's tasks emitted in batches.
+    pub fn flow(&self, stage: usize) -> &FlowMeter {
+        &self.flows[stage]
+    }
+
+    /// Of the stages with a faucet, what went on in batches.
+    pub fn flow_statuses(&self) -> Vec<FlowStatus> {
+        let stages = self.graph.stages.iter().zip(&self.flows);
+        let flows = stages.filter_map(|(stage, meter)| {
+            Some(FlowStatus {
+                stage: stage.id,
+                reason: stage.faucet.as_ref()?.reason.to_string(),
+                limits: self.graph.flow,
+                counts: meter.counts(),
+            })
+        });
+        flows.collect()
+    }
+
+    /// For each stage that combined rows or passed them on, how many.
+    pub fn combiner_counts(&self) -> Vec<(usize, CombinerCounts)> {
+        let counts = self.combiners.iter().map(|combiner| combiner.counts());
+        let stages = counts.enumerate();
+        stages
+            .filter(|(_, counts)| counts.combined + counts.passed > 0)
+            .collect()
+    }
+
+    pub fn set_combining(&self, is_on: bool) {
+        self.combiners.iter().for_each(|combiner| combiner.set(is_on));
+    }
+
     /// The counters of a stage's tasks on a partition.
     pub fn activity(&self, stage: usize, partition: usize) -> &Activity {
         &self.activity[stage][partition]
