@@ -24,6 +24,21 @@ export class QueryError extends Error {
 /** The server did not answer, or not as it does. */
 export class Unreachable extends Error {}
 
+/** The server wants to know who asks: what was sent was not done. */
+export class NotLoggedIn extends Unreachable {
+  constructor() {
+    super("The server wants a login, and did not run this: log in, then run it again.");
+  }
+}
+
+/** What is called when the one who logs in is not the one who was there before. */
+const forgetting: (() => void)[] = [];
+
+/** Has something forgotten for somebody else. */
+export function forgetForOthers(forget: () => void): void {
+  forgetting.push(forget);
+}
+
 function headers(more: Record<string, string>): Record<string, string> {
   return authorization ? { ...more, Authorization: authorization } : more;
 }
@@ -33,6 +48,7 @@ export async function request(
   path: string,
   init: { method?: string; headers?: Record<string, string>; body?: string; signal?: AbortSignal },
 ): Promise<Response> {
+  const sent = authorization;
   let response: Response;
   try {
     // Without credentials a browser asks nobody for a password by itself.
@@ -44,7 +60,8 @@ export async function request(
     throw new Unreachable("the server does not answer");
   }
   if (response.status === 401) {
-    connection.value = "login";
+    // It may be the answer to what was asked before somebody logged in.
+    if (sent === authorization) connection.value = "login";
   } else if (response.status === 503) {
     const body: { error?: SqlError } = await response.clone().json().catch(() => ({}));
     connection.value = "starting";
@@ -64,21 +81,29 @@ const JSON_HEADERS = { "Content-Type": "application/json", Accept: "application/
 
 interface JsonResult {
   col_names?: string[];
+  col_types?: string[];
   rows?: unknown[][];
   error?: SqlError;
 }
 
-/** Runs statements that the page needs, all in one request; the rows of each as objects. Large integers lose digits. */
-export async function selectAll(queries: string[], signal?: AbortSignal): Promise<Record<string, unknown>[][]> {
+/** Asks with statements, all in one request. `id`: by which they can be cancelled. */
+async function results(queries: string[], signal?: AbortSignal, id?: string): Promise<JsonResult[]> {
   const body = JSON.stringify({ queries: queries.map((query) => ({ query })) });
-  const response = await request("/api/sql", { method: "POST", headers: JSON_HEADERS, body, signal });
+  const headers = id === undefined ? JSON_HEADERS : { ...JSON_HEADERS, "X-Query-Id": id };
+  const response = await request("/api/sql", { method: "POST", headers, body, signal });
   const answer: { results?: JsonResult[]; error?: SqlError } = await response.json().catch(() => {
     throw new Unreachable("the answer is no JSON");
   });
-  if (response.status === 401 || response.status === 503) throw new Unreachable("not now");
+  if (response.status === 401) throw new NotLoggedIn();
+  if (response.status === 503) throw new Unreachable("not now");
   if (answer.error) throw new QueryError(answer.error);
-  return (answer.results ?? []).map((result) => {
-    if (result.error) throw new QueryError(result.error);
+  for (const result of answer.results ?? []) if (result.error) throw new QueryError(result.error);
+  return answer.results ?? [];
+}
+
+/** Runs statements that the page needs; the rows of each as objects. Large integers lose digits. */
+export async function selectAll(queries: string[], signal?: AbortSignal, id?: string): Promise<Record<string, unknown>[][]> {
+  return (await results(queries, signal, id)).map((result) => {
     const names = result.col_names ?? [];
     return (result.rows ?? []).map((row) => Object.fromEntries(names.map((name, at) => [name, row[at]])));
   });
@@ -96,10 +121,20 @@ export async function run(query: string): Promise<void> {
 }
 
 /** The one document of EXPLAIN (FORMAT JSON). */
-export async function document<T>(query: string, signal?: AbortSignal): Promise<T> {
-  const rows = await select<Record<string, string>>(query, signal);
-  const text = rows[0] && Object.values(rows[0])[0];
+export async function document<T>(query: string, signal?: AbortSignal, id?: string): Promise<T> {
+  const [rows] = await selectAll([query], signal, id);
+  const text = rows?.[0] && (Object.values(rows[0])[0] as string);
   return JSON.parse(text ?? "null") as T;
+}
+
+/** Has the statements behind it, in the same request, read what is committed: they do not wait for the epoch that is under way. */
+export const WITHOUT_WAITING = "SET read_consistency = 'snapshot'";
+
+/** The columns of what a query would answer. */
+export async function columnsOf(query: string): Promise<{ name: string; type: string }[]> {
+  const [, result] = await results([WITHOUT_WAITING, query]);
+  const types = result?.col_types ?? [];
+  return (result?.col_names ?? []).map((name, at) => ({ name, type: types[at] ?? "" }));
 }
 
 /** The lines of an explanation. */
@@ -115,29 +150,39 @@ export interface Running {
   cancel(): void;
 }
 
-/** Rows of a result that are kept; what is more is for a file. */
+/** Rows of a result that are kept, and characters of all of them; what is more is for a file. */
 export const ROWS_MAX = 100_000;
+const CHARACTERS_MAX = 200_000_000;
 
-/** Runs statements of a user, one after the other until one fails. `changed` is called as results grow. */
-export function runStatements(statements: string[], changed: (results: Result[]) => void): Running {
-  const id = crypto.randomUUID ? crypto.randomUUID() : `console-${Date.now()}-${Math.random()}`;
+/** A name for a request, by which it can be cancelled. */
+export function newId(): string {
+  return crypto.randomUUID ? crypto.randomUUID() : `console-${Date.now()}-${Math.random()}`;
+}
+
+/**
+ * Runs statements of a user, one after the other until one fails. `changed` is called as results grow. Rows beyond those that are
+ * kept are read and forgotten, so that the statement ends as it would, and those after it run; `mayEndEarly` says that nothing is
+ * lost if the last statement does not end.
+ */
+export function runStatements(statements: string[], mayEndEarly: boolean, changed: (results: Result[]) => void): Running {
+  const id = newId();
   const abort = new AbortController();
   const results = (async () => {
-    const reader = new ResultReader(ROWS_MAX);
+    const reader = new ResultReader(ROWS_MAX, CHARACTERS_MAX);
     const response = await request("/api/sql", {
       method: "POST",
       headers: { ...JSON_HEADERS, "X-Query-Id": id },
       body: JSON.stringify({ queries: statements.map((query) => ({ query })) }),
       signal: abort.signal,
     });
-    if (response.status === 401) throw new Unreachable("log in first");
+    if (response.status === 401) throw new NotLoggedIn();
     const body = response.body?.pipeThrough(new TextDecoderStream()).getReader();
     let drawn = 0;
     while (body) {
       const { done, value } = await body.read();
       if (done) break;
       reader.push(value);
-      if (reader.isFull) {
+      if (mayEndEarly && reader.isCutting && reader.results.length === statements.length) {
         abort.abort();
         break;
       }
@@ -153,7 +198,7 @@ export function runStatements(statements: string[], changed: (results: Result[])
 }
 
 /** Cancels a statement by its id. */
-async function cancelQuery(id: string): Promise<void> {
+export async function cancelQuery(id: string): Promise<void> {
   await request(`/api/queries/${encodeURIComponent(id)}`, { method: "DELETE" });
 }
 
@@ -180,6 +225,7 @@ export async function follow(query: string, signal: AbortSignal, batch: (changes
     body: JSON.stringify({ query, heartbeat: "15s" }),
     signal,
   });
+  if (response.status === 401) throw new NotLoggedIn();
   if (!response.ok || !response.body) {
     const answer: { error?: SqlError } = await response.json().catch(() => ({}));
     throw answer.error ? new QueryError(answer.error) : new Unreachable("no answer");
@@ -202,10 +248,13 @@ export async function follow(query: string, signal: AbortSignal, batch: (changes
   }
 }
 
-/** Sends rows to a stream or table. */
-export async function ingest(relation: string, type: string, body: string): Promise<void> {
+/** Sends rows to a stream or table. With a key they are written once, however often they are sent. */
+export async function ingest(relation: string, type: string, body: string, key?: string): Promise<void> {
   const path = `/api/ingest/${encodeURIComponent(relation)}`;
-  const response = await request(path, { method: "POST", headers: { "Content-Type": type }, body });
+  const headers: Record<string, string> = key === undefined ? { "Content-Type": type } : { "Content-Type": type, "Idempotency-Key": key };
+  const response = await request(path, { method: "POST", headers, body });
+  if (response.status === 401) throw new NotLoggedIn();
+  if (response.status === 503) throw new Unreachable("not now");
   if (!response.ok) {
     const answer: { error?: SqlError } = await response.json().catch(() => ({}));
     throw answer.error ? new QueryError(answer.error) : new Unreachable("no answer");
@@ -218,11 +267,15 @@ function base64(text: string): string {
 
 /** Shows who one is; false if the server does not accept it. With a name it is a password, without one a token. */
 export async function logIn(name: string, secret: string): Promise<boolean> {
+  // A header takes no other characters, and no token has them.
+  if (name === "" && !/^[\x21-\x7e]+$/.test(secret)) return false;
   const before = authorization;
   authorization = name === "" ? `Bearer ${secret}` : `Basic ${base64(`${name}:${secret}`)}`;
   try {
     const [who] = await select<{ who: string }>("SELECT current_user AS who");
-    user.value = who?.who ?? name;
+    const now = who?.who ?? name;
+    if (user.value !== undefined && user.value !== now) for (const forget of forgetting) forget();
+    user.value = now;
     return true;
   } catch (error) {
     authorization = before;
@@ -231,7 +284,8 @@ export async function logIn(name: string, secret: string): Promise<boolean> {
   }
 }
 
-/** Forgets who one was, and everything that was shown: both are in the memory of the page only. */
+/** Forgets who one was, and everything that was shown or kept for them. */
 export function logOut(): void {
+  for (const forget of forgetting) forget();
   location.reload();
 }

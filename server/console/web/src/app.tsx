@@ -36,6 +36,7 @@ export function App() {
     return () => removeEventListener("keydown", pressed);
   }, []);
   useEffect(() => {
+    scrollTo(0, 0);
     document.title = `${PAGES.find((entry) => entry.page === page)?.name ?? ""} · millrace`;
   }, [page]);
   return (

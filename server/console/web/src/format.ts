@@ -8,7 +8,6 @@ function digits(value: number): string {
 }
 
 function scaled(value: number, units: [number, string][], smallest: string): string {
-  if (value === 0) return "0";
   const unit = units.find(([size]) => Math.abs(value) >= size * 0.9995);
   return unit ? `${digits(value / unit[0])} ${unit[1]}` : `${digits(value)} ${smallest}`;
 }
@@ -21,7 +20,8 @@ export function duration(seconds: number | null | undefined): string {
     const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];
     return days > 0 ? `${days} d ${hours} h` : hours > 0 ? `${hours} h ${minutes} min` : `${minutes} min ${whole % 60} s`;
   }
-  if (seconds !== 0 && Math.abs(seconds) < 1e-6) return `${(seconds * 1e9).toFixed(0)} ns`;
+  if (seconds === 0) return "0 s";
+  if (Math.abs(seconds) < 1e-6) return `${(seconds * 1e9).toFixed(0)} ns`;
   return scaled(seconds, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]], "s");
 }
 
@@ -37,6 +37,34 @@ export function short(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return dash;
   if (Math.abs(value) < 1000) return Number.isInteger(value) ? String(value) : digits(value);
   return scaled(value, [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]], "");
+}
+
+/** How many there are of something: `1 row`, `6,001,215 rows`. */
+export function plural(value: number, what: string): string {
+  return `${count(value)} ${what}${value === 1 ? "" : "s"}`;
+}
+
+/** The marks of an axis, with as many digits as tell them apart. */
+export function marks(values: number[]): string[] {
+  const step = Math.abs((values[1] ?? 0) - (values[0] ?? 0));
+  const most = Math.max(...values.map(Math.abs), 0);
+  if (step === 0 || (step >= 0.001 && most < 1000)) {
+    const places = step === 0 ? 2 : Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+    return values.map((value) => (Number.isInteger(value) ? String(value) : value.toFixed(places)));
+  }
+  if (most < 1e15 && most >= 1000) {
+    const [size, unit] = ([[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]] as const).find(([size]) => most >= size) ?? [1, ""];
+    const places = Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9));
+    return values.map((value) => (value === 0 ? "0" : `${(value / size).toFixed(Math.min(6, places))}${unit}`));
+  }
+  return values.map((value) => (value === 0 ? "0" : value.toExponential(1)));
+}
+
+/** A value of a chart: a small or a very large one keeps its digits. */
+export function value(number: number): string {
+  const size = Math.abs(number);
+  if (Number.isInteger(number) && size < 1e15) return number.toLocaleString("en-US");
+  return size !== 0 && (size < 0.01 || size >= 1e15) ? number.toExponential(2) : String(Number(number.toPrecision(6)));
 }
 
 /** A count in full: `6,001,215`. */
@@ -77,7 +105,7 @@ export function ago(time: string | null | undefined): string {
 /** Milliseconds since 1970 of a time as the server writes it, `2026-01-01 00:00:00.5+00`. */
 export function instant(time: string | null | undefined): number | undefined {
   if (!time) return undefined;
-  const iso = time.replace(" ", "T").replace(/([+-]\d\d)$/, "$1:00");
+  const iso = time.replace(" ", "T").replace(/(T.*[+-]\d\d)$/, "$1:00");
   const at = Date.parse(iso);
   return Number.isNaN(at) ? undefined : at;
 }

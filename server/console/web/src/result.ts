@@ -30,6 +30,10 @@ export interface Result {
   /** There were more rows than are kept. */
   isCut: boolean;
   isDone: boolean;
+  /** What became of its statement, if it is not what the tag says. */
+  fate?: "not run" | "rolled back";
+  /** The statement, where there is nothing else by which to know it. */
+  statement?: string;
 }
 
 interface Outline {
@@ -57,13 +61,17 @@ export class ResultReader {
   private row = "";
   private inRow = false;
   private whole = "";
-  private kept = 0;
+  private characters = 0;
 
-  constructor(private readonly rowsMax: number) {}
+  /** `rowsMax`: rows that are kept of each result; `charactersMax`: characters of all rows. The others are read, and forgotten. */
+  constructor(
+    private readonly rowsMax: number,
+    private readonly charactersMax = Infinity,
+  ) {}
 
-  /** Whether no more rows are kept. */
-  get isFull(): boolean {
-    return this.kept >= this.rowsMax;
+  /** Whether rows of the result that is read now are forgotten. */
+  get isCutting(): boolean {
+    return this.current?.isCut ?? false;
   }
 
   push(text: string): void {
@@ -89,7 +97,8 @@ export class ResultReader {
             from = at;
           } else if (this.depth === ROW && code === 91) {
             this.outline += text.slice(from, at);
-            this.begin();
+            const result = this.begin();
+            if (this.isFull) result.isCut = true;
             this.inRow = true;
             from = at;
           }
@@ -98,7 +107,9 @@ export class ResultReader {
         case 125: // }
           this.depth--;
           if (this.inRow && this.depth === ROW - 1) {
-            this.addRow(this.row + text.slice(from, at + 1));
+            if (!this.isCutting) this.addRow(this.row + text.slice(from, at + 1));
+            // Of the commas between rows nothing is left.
+            this.outline = this.outline.replace(/,$/, "");
             this.row = "";
             this.inRow = false;
             from = at + 1;
@@ -110,7 +121,7 @@ export class ResultReader {
       }
     }
     const rest = text.slice(from);
-    if (this.inRow) this.row += rest;
+    if (this.inRow) this.row += this.isCutting ? "" : rest;
     else if (this.depth >= RESULT) this.outline += rest;
   }
 
@@ -123,7 +134,6 @@ export class ResultReader {
   finish(): Result[] {
     const last = this.current;
     if (last) {
-      last.isCut = this.isFull;
       last.isDone = true;
       if (!last.isCut) last.error = { message: "the connection ended before the result did" };
     }
@@ -138,19 +148,22 @@ export class ResultReader {
   private current: Result | undefined;
 
   /** The first row of a result comes: its columns are known. */
-  private begin(): void {
-    if (this.current) return;
+  private begin(): Result {
+    if (this.current) return this.current;
     const head = JSON.parse(`${this.outline}]}`) as Outline;
     this.current = empty();
     this.current.columns = columns(head);
     this.results.push(this.current);
+    return this.current;
+  }
+
+  private get isFull(): boolean {
+    return (this.current?.rows.length ?? 0) >= this.rowsMax || this.characters >= this.charactersMax;
   }
 
   private addRow(text: string): void {
-    this.kept++;
+    this.characters += text.length;
     this.current?.rows.push(cells(text));
-    // Of the commas between rows nothing is left.
-    this.outline = this.outline.replace(/,$/, "");
   }
 
   private end(): void {
@@ -167,7 +180,8 @@ export class ResultReader {
   }
 }
 
-function empty(): Result {
+/** A result of which nothing is known yet. */
+export function empty(): Result {
   return { columns: [], rows: [], notices: [], isCut: false, isDone: false };
 }
 

@@ -12,7 +12,16 @@ export interface Route {
 function read(): Route {
   const [page, of] = location.hash.replace(/^#\/?/, "").split("/");
   const known: Page = page === "sql" || page === "time" || page === "room" ? page : "overview";
-  return { page: known, of: of === undefined || of === "" ? undefined : decodeURIComponent(of) };
+  return { page: known, of: of === undefined || of === "" ? undefined : decoded(of) };
+}
+
+/** What somebody wrote into the address may be no encoding of anything: then it is what it is. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 export const route = signal<Route>(read());

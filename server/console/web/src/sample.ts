@@ -1,6 +1,6 @@
 // The demo's data, from the page: declares what the demo declares, loads its tables and replays its flights, as any client would.
 import { signal } from "@preact/signals";
-import { QueryError, ingest, run } from "./api";
+import { QueryError, Unreachable, ingest, newId, run, select } from "./api";
 
 interface Description {
   relations: string[];
@@ -19,6 +19,10 @@ export interface Replay {
 /** Flights a second, and batches a second. */
 const RATE = 1000;
 const BATCHES_A_SECOND = 4;
+/** Between two attempts to reach a server that is away (milliseconds). */
+const RETRY_MS = 1000;
+
+const ROWS = "SELECT name, rows FROM mr_catalog.relations WHERE schema = 'public' AND database = current_database()";
 
 /** The replay, while there is one. */
 export const replay = signal<Replay | undefined>(undefined);
@@ -26,6 +30,17 @@ export const replay = signal<Replay | undefined>(undefined);
 export const replayError = signal("");
 
 let isStopping = false;
+
+/** The relations of the demo, and its rows. */
+const RELATIONS = { flights: "stream", airlines: "table", airports: "table", planes: "table" };
+export const FLIGHTS = 27_004;
+
+/** How many flights were replayed, where the demo's relations are, and not all of them. */
+export function replayedSoFar(relations: { name: string; schema: string; kind: string; rows: number | null }[]): number | undefined {
+  const found = Object.entries(RELATIONS).map(([name, kind]) => relations.find((one) => one.name === name && one.schema === "public" && one.kind === kind));
+  const rows = found[0]?.rows;
+  return found.every((one) => one !== undefined) && rows != null && rows < FLIGHTS ? rows : undefined;
+}
 
 /** Asks a replay to end after its batch. */
 export function stopReplay(): void {
@@ -39,17 +54,28 @@ async function text(file: string): Promise<string> {
 }
 
 /** Makes something; that it is there already is no failure. */
-async function declare(statement: string): Promise<boolean> {
+async function declare(statement: string): Promise<void> {
   try {
     await run(statement);
-    return true;
   } catch (error) {
-    if (error instanceof QueryError && error.error.code === "42P07") return false;
-    throw error;
+    if (!(error instanceof QueryError && error.error.code === "42P07")) throw error;
   }
 }
 
-/** See the file. */
+async function send(stream: string, lines: string[]): Promise<void> {
+  // What was sent when the server went away is sent again, and is there once.
+  const key = newId();
+  for (;;) {
+    try {
+      return await ingest(stream, "application/x-ndjson", lines.join("\n"), key);
+    } catch (error) {
+      if (!(error instanceof Unreachable) || isStopping) throw error;
+    }
+    await new Promise((done) => setTimeout(done, RETRY_MS));
+  }
+}
+
+/** Declares, loads and replays what is not there yet: one that was ended before its end goes on where it was. */
 export async function startReplay(): Promise<void> {
   if (replay.value) return;
   isStopping = false;
@@ -58,25 +84,24 @@ export async function startReplay(): Promise<void> {
   try {
     say("Creating a stream, three tables and four views");
     const description = JSON.parse(await text("flights.json")) as Description;
-    const isNew: boolean[] = [];
-    for (const statement of description.relations) isNew.push(await declare(statement));
+    for (const statement of description.relations) await declare(statement);
     for (const view of description.views) await declare(view.create);
-    for (const [at, { table, file }] of description.tables.entries()) {
-      // The first relation is the stream.
-      if (!isNew[at + 1]) continue;
+    const rows = new Map((await select<{ name: string; rows: number }>(ROWS)).map((relation) => [relation.name, relation.rows]));
+    for (const { table, file } of description.tables) {
+      if (rows.get(table)) continue;
       say(`Loading ${table}`);
       await ingest(table, "text/csv", withoutNa(await text(file)));
     }
     const lines = (await text(description.rows)).trimEnd().split("\n");
     const size = RATE / BATCHES_A_SECOND;
-    for (let sent = 0; sent < lines.length && !isStopping; sent += size) {
+    for (let sent = rows.get(description.stream) ?? 0; sent < lines.length && !isStopping; sent += size) {
       const begun = performance.now();
-      await ingest(description.stream, "application/x-ndjson", lines.slice(sent, sent + size).join("\n"));
+      await send(description.stream, lines.slice(sent, sent + size));
       say("Replaying flights", Math.min(lines.length, sent + size), lines.length);
       await new Promise((done) => setTimeout(done, Math.max(0, 1000 / BATCHES_A_SECOND - (performance.now() - begun))));
     }
   } catch (error) {
-    replayError.value = error instanceof Error ? error.message : String(error);
+    if (!isStopping) replayError.value = error instanceof Error ? error.message : String(error);
   }
   replay.value = undefined;
 }

@@ -8,7 +8,10 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 import { Server } from "./server.mjs";
+import { OVERVIEW } from "./overview.mjs";
+import { SQL } from "./sql.mjs";
 import { TESTS } from "./tests.mjs";
+import { WHOLE } from "./whole.mjs";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "../../../..");
 const binary = process.env.MILLRACE_BIN ?? join(root, "target/debug/millrace");
@@ -81,6 +84,25 @@ class Visit {
     await this.page.keyboard.insertText(text);
   }
 
+  /** Numbers on the page that say nowhere what they mean: their texts. */
+  async untold() {
+    return this.page.evaluate(() => {
+      const found = new Set();
+      const walker = document.createTreeWalker(document.getElementById("main"), NodeFilter.SHOW_TEXT);
+      for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+        const text = node.textContent.trim();
+        const element = node.parentElement;
+        if (!/\d/.test(text) || (!element.offsetParent && element.tagName !== "text")) continue;
+        if (element.closest("button:not(.node), .cm-editor, pre, code, .grid-row, .sr, .chart-reading, a, option, .verdict, .why, .troubles, .profiles")) continue;
+        const cell = element.closest("td");
+        const told = element.closest("[data-tip]") ?? cell?.closest("table").querySelectorAll("th")[cell.cellIndex]?.closest("[data-tip]");
+        if (!told) found.add(`${element.tagName}: ${text.slice(0, 60)}`);
+        else if (told.tabIndex < 0 && !told.closest("button, a, label, [tabindex='0'], svg")) found.add(`not by keyboard: ${text.slice(0, 60)}`);
+      }
+      return [...found];
+    });
+  }
+
   async run(text) {
     await this.write(text);
     await this.page.keyboard.press("Control+Enter");
@@ -90,7 +112,7 @@ class Visit {
 const wanted = process.argv.slice(2);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 let failed = 0;
-for (const test of TESTS) {
+for (const test of [...TESTS, ...OVERVIEW, ...SQL, ...WHOLE]) {
   if (wanted.length > 0 && !wanted.includes(test.name)) continue;
   const begun = performance.now();
   const server = await Server.start(binary, test.environment);

@@ -276,12 +276,18 @@ export const TESTS = [
       await server.sql(`${ORDERS} INSERT INTO orders VALUES (1, 40)`);
       await visit.open();
       await until(page, hasRows, ["revenue", 1]);
+      await page.locator(node("revenue")).click();
+      await page.locator(".detail .grid-row").waitFor();
       await server.end();
       await page.getByText("the server is away").waitFor();
       await page.locator(node("revenue")).waitFor();
       await visit.look("away", { dark: false });
       await server.begin();
       await page.getByText("connected").waitFor();
+      // Its rows and its definition are read again.
+      await page.locator(".detail .grid-row").waitFor();
+      await page.locator(".detail pre", { hasText: "CREATE MATERIALIZED VIEW" }).waitFor();
+      await page.keyboard.press("Escape");
       await server.sql("INSERT INTO orders VALUES (2, 25)");
       await until(page, hasRows, ["revenue", 2]);
       // A relation that is followed is followed again.

@@ -15,8 +15,14 @@ async function load(path) {
 
 const { ResultReader, cells } = await load("result.ts");
 const { LiveRows } = await load("sql/liverows.ts");
-const { duration, bytes, change, cores, short, instant, intervalSeconds } = await load("format.ts");
-const { statements } = await load("sql/dialect.ts");
+const { duration, bytes, change, cores, short, instant, intervalSeconds, marks, plural, value } = await load("format.ts");
+const { statements, firstWord, onlyReads } = await load("sql/dialect.ts");
+const { withFates } = await load("sql/fates.ts");
+const { rowNames } = await load("sql/track.ts");
+const { points } = await load("sql/points.ts");
+const { options } = await load("sql/complete.ts");
+const { Epochs } = await load("overview/epochs.ts");
+const { cellText } = await load("text.ts");
 const { csv } = await load("sql/csv.ts");
 const { quoted, qualified } = await load("names.ts");
 
@@ -91,8 +97,30 @@ test("an answer that is no result, or only a part of one, is an error", () => {
   assert.match(result.error.message, /ended before/);
   const cut = new ResultReader(1);
   cut.push('{"results":[{"col_names":["a"],"col_types":["int4"],"rows":[[1],[2],');
-  assert.ok(cut.isFull && cut.finish()[0].isCut);
+  assert.ok(cut.isCutting && cut.finish()[0].isCut);
   assert.deepEqual(cells('[1,"a,]",null,{"a":[1,2]}]'), ["1", "a,]", null, '{"a":[1,2]}']);
+});
+
+test("what is behind a result that is cut is read", () => {
+  for (const [rowsMax, charactersMax] of [[2, Infinity], [100, 8]]) {
+    const reader = new ResultReader(rowsMax, charactersMax);
+    const text = '{"results":[{"col_names":["a"],"col_types":["int4"],"rows":[[1],[2,"]"],[3],[4]],"notices":[],"tag":"SELECT 4"},{"ok":"INSERT 0 1","tag":"INSERT 0 1"}]}';
+    for (let at = 0; at < text.length; at += 3) reader.push(text.slice(at, at + 3));
+    const [cut, next] = reader.finish();
+    assert.deepEqual([cut.rows.length, cut.isCut, cut.tag, cut.error, next.tag, next.isCut], [2, true, "SELECT 4", undefined, "INSERT 0 1", false]);
+  }
+  // As many as are kept is not too many.
+  const exact = new ResultReader(2);
+  exact.push('{"results":[{"col_names":["a"],"col_types":["int4"],"rows":[[1],[2]],"tag":"SELECT 2"}]}');
+  assert.equal(exact.finish()[0].isCut, false);
+});
+
+test("each statement has its fate", () => {
+  const result = (tag, error) => ({ columns: [], rows: [], notices: [], isCut: false, isDone: true, tag, error });
+  const fates = (tags, statements) => withFates(tags.map((tag) => (tag === null ? result(undefined, { message: "no" }) : result(tag))), statements).map(({ fate }) => fate);
+  assert.deepEqual(fates(["BEGIN", "INSERT 0 1", null], ["BEGIN", "INSERT", "SELECT 1/0", "COMMIT"]), ["rolled back", "rolled back", undefined, "not run"]);
+  assert.deepEqual(fates(["BEGIN", "INSERT 0 1"], ["BEGIN", "INSERT"]), ["rolled back", "rolled back"]);
+  assert.deepEqual(fates(["BEGIN", "INSERT 0 1", "COMMIT", null], ["BEGIN", "INSERT", "COMMIT", "SELEC", "SELECT 2"]), [undefined, undefined, undefined, undefined, "not run"]);
 });
 
 test("rows that are followed are those of the changes", () => {
@@ -125,24 +153,34 @@ test("an update stays in its place", () => {
   const live = new LiveRows();
   const row = (k, v) => ({ k, v });
   live.apply([{ op: "insert", row: row("a", 1) }, { op: "insert", row: row("b", 1) }, { op: "insert", row: row("c", 1) }], 0);
+  // The newest comes first, before there was an update and after it.
+  assert.deepEqual(live.shown().rows, [["c", "1"], ["b", "1"], ["a", "1"]]);
   live.apply([{ op: "update_delete", row: row("b", 1) }, { op: "update_insert", row: row("b", 2) }], 1);
-  assert.deepEqual(live.shown().rows, [["a", "1"], ["b", "2"], ["c", "1"]]);
+  assert.deepEqual(live.shown().rows, [["c", "1"], ["b", "2"], ["a", "1"]]);
 });
 
 test("numbers are written with three digits and a unit", () => {
-  assert.deepEqual([0, 1e-9, 0.00124, 1.5, 59.96, 3700, 200000].map(duration), ["0", "1 ns", "1.24 ms", "1.50 s", "60.0 s", "1 h 1 min", "2 d 7 h"]);
+  assert.deepEqual([0, 1e-9, 0.00124, 1.5, 59.96, 3700, 200000].map(duration), ["0 s", "1 ns", "1.24 ms", "1.50 s", "60.0 s", "1 h 1 min", "2 d 7 h"]);
   assert.deepEqual([0, 999, 28000, 1.5e9].map(bytes), ["0 B", "999 B", "28.0 kB", "1.50 GB"]);
   assert.deepEqual([0, 7, 0.25, 12345, 6e6].map(short), ["0", "7", "0.25", "12.3 k", "6.00 M"]);
   assert.deepEqual([0, 0.004, 0.35, 1.5].map(cores), ["0", "0.004", "0.35", "1.50"]);
   assert.deepEqual([0.071, -0.2, 0, -0.001].map(change), ["+7 %", "-20 %", "0 %", "0 %"]);
   assert.equal(duration(null), "–");
   assert.equal(instant("2026-01-01 00:00:00.5+00"), Date.UTC(2026, 0, 1) + 500);
+  assert.equal(instant("2026-01-31"), Date.UTC(2026, 0, 31));
+  assert.deepEqual([plural(1, "row"), plural(2000, "row")], ["1 row", "2,000 rows"]);
+  assert.deepEqual([value(2e-9), value(1234567), value(0.1 + 0.2), value(5e15)], ["2.00e-9", "1,234,567", "0.3", "5.00e+15"]);
+  for (const step of [1e-9, 0.0005, 0.25, 1, 250, 2500, 5e6, 1e15]) {
+    const texts = marks([0, step, 2 * step, 3 * step]);
+    assert.equal(new Set(texts).size, 4, texts.join());
+  }
   assert.equal(intervalSeconds("1 day 02:03:04.5"), 86400 + 7384.5);
   assert.equal(intervalSeconds("-00:00:01"), -1);
 });
 
 test("names and files are quoted where they must be", () => {
   assert.deepEqual(["orders", "Orders", 'a"b', "orders$late"].map(quoted), ["orders", '"Orders"', '"a""b"', '"orders$late"']);
+  assert.deepEqual(["order", "user", "select", "stream"].map(quoted), ['"order"', '"user"', '"select"', "stream"]);
   assert.equal(qualified({ schema: "s", name: "t" }), "s.t");
   const result = { columns: [{ name: "a" }, { name: "b" }], rows: [["1", null], ["", 'x "y"']] };
   assert.equal(csv(result), 'a,b\n1,\n"","x ""y"""\n');
@@ -155,4 +193,61 @@ test("a text is cut into its statements", () => {
   assert.deepEqual(cut("-- nothing\n;"), []);
   const text = "SELECT 1;\n  SELECT nope";
   for (const piece of statements(text)) assert.equal(text.slice(piece.from, piece.from + piece.text.length), piece.text);
+});
+
+test("a statement is known by its first word, and by what it does", () => {
+  assert.deepEqual(["-- x\nSUBSCRIBE TO a", " /* b */ select 1", ""].map(firstWord), ["SUBSCRIBE", "SELECT", ""]);
+  assert.deepEqual(["SELECT 1", "WITH a AS (INSERT INTO t VALUES (1) RETURNING *) SELECT * FROM a", "INSERT INTO t VALUES (1) RETURNING i", "SELECT 1 INTO t"].map(onlyReads), [true, false, false, false]);
+});
+
+test("points are what the values are", () => {
+  const columns = (type) => [{ name: "x", type }, { name: "y", type: "numeric" }];
+  assert.deepEqual(points(columns("date"), [["2024-01-02", "1.5"], ["2024-01-01", "NaN"]], 0, 1), { x: [Date.UTC(2024, 0, 1) / 1000, Date.UTC(2024, 0, 2) / 1000], y: [null, 1.5], time: true });
+  for (const text of ["2024-01-01 00:00:00", "2024-01-01T00:00:00Z", "2024-01-01 00:00:00+00", "2024-01-01 02:00:00+02"]) {
+    assert.equal(points(columns("timestamptz"), [[text, "1"]], 0, 1).x[0], Date.UTC(2024, 0, 1) / 1000, text);
+  }
+});
+
+test("rows with the same name are told apart", () => {
+  const columns = [{ name: "city", type: "text" }, { name: "year", type: "int4" }, { name: "n", type: "int8" }];
+  assert.deepEqual(rowNames(columns, [["Ulm", "1", "5"], ["Ulm", "2", "6"], ["Bonn", "1", "7"]]), ["Ulm", "Ulm (2)", "Bonn"]);
+});
+
+test("completion knows the columns of what is read", () => {
+  const names = {
+    relations: [
+      { schema: "public", name: "orders", columns: ["customer", "amount"] },
+      { schema: "public", name: "order", columns: ["id"] },
+      { schema: "mr_catalog", name: "relations", columns: ["kind"] },
+    ],
+    functions: ["date_trunc"],
+  };
+  const labels = (statement, ...prefix) => options(statement, prefix, names).map(({ label }) => label);
+  assert.ok(labels("SELECT  FROM orders").includes("amount") && !labels("SELECT  FROM orders").includes("kind"));
+  assert.deepEqual(labels("SELECT o. FROM orders AS o", "o"), ["customer", "amount"]);
+  assert.deepEqual(labels("SELECT * FROM mr_catalog.", "mr_catalog"), ["relations"]);
+  assert.deepEqual(labels("SELECT", "mr_catalog", "relations"), ["kind"]);
+  assert.ok(labels("SELECT").includes("date_trunc") && labels("SELECT").includes("mr_catalog"));
+  assert.equal(options("SELECT", [], names).find(({ label }) => label === "order").apply, '"order"');
+});
+
+test("an epoch that is not committed has an age", () => {
+  const relation = (kind, more) => ({ kind, state: kind === "stream" ? null : "running", pipeline: 1, epoch: 5, changes: 0, bytes: 0, ...more });
+  const at = (epochs, seconds, written, epoch, bytes = 0) => epochs.note([relation("stream", { changes: written, epoch }), relation("materialized view", { epoch, bytes })], seconds).get(1);
+  const epochs = new Epochs();
+  assert.equal(at(epochs, 0, 10, 5), undefined);
+  assert.equal(at(epochs, 1, 70, 5).seconds, 0);
+  assert.deepEqual(at(epochs, 9, 70, 5), { seconds: 8, isLonger: false });
+  assert.equal(at(epochs, 10, 70, 6), undefined);
+  // Rows that come with their epochs are no reason to worry.
+  assert.equal(at(epochs, 11, 90, 7), undefined);
+  // Whoever comes late sees only that the view grows.
+  const late = new Epochs();
+  for (const [second, bytes] of [[0, 10], [1, 20], [2, 30]]) assert.equal(at(late, second, 70, 5, bytes), undefined);
+  assert.equal(at(late, 3, 70, 5, 40).isLonger, true);
+});
+
+test("texts do not move what stands beside them", () => {
+  assert.equal(cellText("a\nb\u202ec"), "a↵b‹U+202E›c");
+  assert.match(cellText("x".repeat(3_000_000)), /^x{400}… \(3,000,000 characters\)$/);
 });

@@ -1,9 +1,9 @@
 // One relation: what is counted of it, its last minutes, its definition, some of its rows, and where its time goes.
-import { useEffect, useState } from "preact/hooks";
-import { isConnection, lines, runStatements, select } from "../api";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { WITHOUT_WAITING, connection, isConnection, lines, runStatements, select } from "../api";
 import { bytes, cores, count, duration, instant, rate, short } from "../format";
 import { qualified } from "../names";
-import { Chart } from "../parts/chart";
+import { TimeChart } from "../parts/chart";
 import { Grid } from "../parts/grid";
 import { Icon } from "../parts/icon";
 import { Fault } from "../parts/panel";
@@ -11,26 +11,40 @@ import { Metric } from "../parts/tip";
 import type { Result } from "../result";
 import { openSql, openTime } from "../route";
 import { TERMS } from "../terms";
-import { history, type Node } from "./model";
+import { cellText } from "../text";
+import { verdictOf } from "./judge";
+import { freshness, history, type Node } from "./model";
 
 const SAMPLE_ROWS = 20;
 
-export function Detail({ node, onClose }: { node: Node; onClose(): void }) {
+/** What can be read with SELECT, and what can be followed. */
+const READ = new Set(["stream", "table", "materialized view", "view", "external table"]);
+const FOLLOWED = new Set(["stream", "table", "materialized view", "subscription"]);
+
+export function Detail({ node, takesFocus, onClose }: { node: Node; takesFocus: boolean; onClose(): void }) {
   const name = qualified(node);
+  const box = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (takesFocus) box.current?.focus({ preventScroll: true });
+  }, [node.key]);
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => event.key === "Escape" && onClose();
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, []);
+  }, [onClose]);
+  // While it is filled it is there for nobody but the server.
+  const isReadable = READ.has(node.kind) && node.status !== "filling" && node.state !== "failed";
+  const verdict = verdictOf(node);
+  const fresh = freshness(node);
   const isView = node.kind === "materialized view";
   const isSink = node.kind === "sink";
   const mark = instant(node.watermark);
-  const head = node.watched?.analysis?.head_room;
+  const head = (node.watched?.analysis?.head_room ? node.watched : node.useful)?.analysis?.head_room;
   return (
-    <aside class="detail" aria-label={`${node.kind} ${node.name}`}>
+    <aside class="detail" ref={box} tabIndex={-1} aria-label={`${node.kind} ${node.name}`}>
       <header>
         <h2>
-          <Icon name={node.kind} /> {node.name}
+          <Icon name={node.kind} /> {cellText(node.label)}
         </h2>
         <button class="plain" onClick={onClose} aria-label="Close">
           <Icon name="close" />
@@ -38,13 +52,14 @@ export function Detail({ node, onClose }: { node: Node; onClose(): void }) {
       </header>
       <p class="quiet">
         {node.kind}
-        {node.connector ? `, ${node.connector}` : ""}
+        {node.connector && node.connector !== node.kind ? `, ${node.connector}` : ""}
         {node.state ? `, ${node.state}` : ""}
       </p>
       {node.why && <p class={`why ${node.status}`}>{node.why}</p>}
-      {isView && node.watched?.analysis && <p class="verdict">{node.watched.analysis.verdict}</p>}
+      {node.job && <progress class="fill" value={node.job.percent} max={100} aria-label={`how far ${node.label} is filled`} />}
+      {isView && verdict && !node.why?.includes(verdict) && <p class="verdict">{verdict}</p>}
       <dl class="metrics">
-        {node.kind !== "view" && (
+        {node.changes !== null && (
           <Metric label={isSink ? "delivered" : "changes"} tip={TERMS.rate}>
             {rate(node.rate)}
           </Metric>
@@ -54,9 +69,9 @@ export function Detail({ node, onClose }: { node: Node; onClose(): void }) {
             {count(node.rows)}
           </Metric>
         )}
-        {node.freshness_us != null && (
+        {fresh !== undefined && (
           <Metric label="fresh in" tip={TERMS.freshness}>
-            {duration(node.freshness_us / 1e6)}
+            {duration(fresh)}
           </Metric>
         )}
         {node.bytes > 0 && (
@@ -91,7 +106,7 @@ export function Detail({ node, onClose }: { node: Node; onClose(): void }) {
         )}
         {node.rows_waiting != null && (
           <Metric label="waiting" tip={TERMS.waiting}>
-            {short(node.rows_waiting)} rows
+            {short(node.rows_waiting)} {node.rows_waiting === 1 ? "row" : "rows"}
           </Metric>
         )}
         {node.pipeline != null && (
@@ -111,18 +126,18 @@ export function Detail({ node, onClose }: { node: Node; onClose(): void }) {
         )}
       </dl>
       <Minutes node={node} />
-      {!isSink && (
-        <p class="actions">
-          <button onClick={() => openSql(`SELECT * FROM ${name} LIMIT 100;`)}>Query it</button>
-          {node.kind !== "view" && node.kind !== "external table" && (
-            <button onClick={() => openSql(name, true)}>Follow it live</button>
-          )}
-          {isView && <button onClick={() => openTime(name)}>Where its time goes</button>}
-        </p>
+      {node.status !== "filling" && (
+        <>
+          <p class="actions">
+            {isReadable && <button onClick={() => openSql(`SELECT * FROM ${name} LIMIT 100;`)}>Query it</button>}
+            {FOLLOWED.has(node.kind) && node.state !== "failed" && <button onClick={() => openSql(name, true)}>Follow it live</button>}
+            {isView && node.state === "running" && <button onClick={() => openTime(name)}>Where its time goes</button>}
+          </p>
+          {isReadable && <Sample key={`rows ${node.key}`} name={name} />}
+          <Definition key={`sql ${node.key}`} kind={node.kind} name={name} />
+          {isView && node.state === "running" && <Explained key={`time ${node.key}`} name={name} />}
+        </>
       )}
-      {!isSink && <Sample key={`rows ${node.key}`} name={name} />}
-      <Definition key={`sql ${node.key}`} kind={node.kind} name={name} />
-      {isView && <Explained key={`time ${node.key}`} name={name} />}
     </aside>
   );
 }
@@ -130,15 +145,15 @@ export function Detail({ node, onClose }: { node: Node; onClose(): void }) {
 function Minutes({ node }: { node: Node }) {
   const changes = history.of(`${node.id}.rate`);
   const fresh = history.of(`${node.id}.freshness`);
-  if (node.kind === "view" || changes.at.length < 2) return null;
+  if (node.kind === "view" || node.changes === null) return null;
   return (
     <>
       <h3 data-tip={TERMS.rate}>Rows a second, the last minutes</h3>
-      <Chart label={`changes of ${node.name}`} x={changes.at} lines={[{ label: "rows/s", values: changes.values }]} time height={120} format={short} />
-      {fresh.at.length > 1 && (
+      <TimeChart label={`changes of ${node.name}`} x={changes.at} lines={[{ label: "rows/s", values: changes.values }]} height={120} unit="rows/s" />
+      {node.kind === "materialized view" && (
         <>
-          <h3 data-tip={TERMS.freshness}>Freshness</h3>
-          <Chart label={`freshness of ${node.name}`} x={fresh.at} lines={[{ label: "freshness", values: fresh.values }]} time height={110} format={duration} />
+          <h3 data-tip={TERMS.freshness}>Freshness, while rows came</h3>
+          <TimeChart label={`freshness of ${node.name}`} x={fresh.at} lines={[{ label: "freshness", values: fresh.values }]} height={110} unit="from arrival to commit" empty="No rows came while one looked." format={duration} />
         </>
       )}
     </>
@@ -148,14 +163,26 @@ function Minutes({ node }: { node: Node }) {
 function Sample({ name }: { name: string }) {
   const [result, setResult] = useState<Result | undefined>();
   const [round, setRound] = useState(0);
+  const isThere = connection.value === "ok";
   useEffect(() => {
-    const running = runStatements([`SELECT * FROM ${name} LIMIT ${SAMPLE_ROWS}`], () => {});
-    running.results.then(([first]) => setResult(first)).catch(() => {});
-  }, [name, round]);
+    if (!isThere) return;
+    let [isOld, isDone] = [false, false];
+    const running = runStatements([WITHOUT_WAITING, `SELECT * FROM ${name} LIMIT ${SAMPLE_ROWS}`], true, () => {});
+    setResult(undefined);
+    running.results
+      .then((results) => !isOld && setResult(results.at(-1)))
+      .catch(() => {})
+      .finally(() => (isDone = true));
+    return () => {
+      isOld = true;
+      if (!isDone) running.cancel();
+    };
+  }, [name, round, isThere]);
   return (
     <details open>
       <summary>Some rows</summary>
       <Fault message={result?.error?.message} />
+      {!result && <p class="quiet sample-wait">{isThere ? "Reading…" : "The server is away."}</p>}
       {result && !result.error && result.rows.length === 0 && <p class="quiet">No rows.</p>}
       {result && result.rows.length > 0 && <Grid label={`rows of ${name}`} columns={result.columns} rows={result.rows} height={240} />}
       <p class="actions">
@@ -168,11 +195,14 @@ function Sample({ name }: { name: string }) {
 function Definition({ kind, name }: { kind: string; name: string }) {
   const [sql, setSql] = useState<string>();
   const [error, setError] = useState<string>();
+  const isThere = connection.value === "ok";
   useEffect(() => {
+    if (!isThere) return;
+    setError(undefined);
     select<{ create_sql: string }>(`SHOW CREATE ${kind.toUpperCase()} ${name}`)
       .then(([row]) => setSql(row?.create_sql))
       .catch((failure: Error) => !isConnection(failure) && setError(failure.message));
-  }, [kind, name]);
+  }, [kind, name, isThere]);
   return (
     <details open>
       <summary>Definition</summary>

@@ -1,19 +1,27 @@
 // The graph: what feeds what. Nodes are buttons; arrows lead along the edges.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { bytes, short } from "../format";
+import { bytes, plural, short } from "../format";
 import { Icon } from "../parts/icon";
 import { Sparkline } from "../parts/sparkline";
+import { cellText } from "../text";
 import { TERMS } from "../terms";
-import { NODE_HEIGHT, NODE_WIDTH, edgeKey, layout, type Direction } from "./layout";
-import { facts, history, rateText, type Edge, type Node, type Overview } from "./model";
+import { NODE_HEIGHT, NODE_WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH, edgeKey, layout, type Direction } from "./layout";
+import { facts, history, rateText, type Edge, type Fact, type Node, type Overview } from "./model";
 
-/** Smaller than this nobody can read it: then it is scrolled. */
-const SCALE_MIN = { LR: 0.7, TB: 0.82 };
+/** Smaller than this nobody can read it: then it is scrolled, unless one wants to see all of it. */
+const SCALE_MIN = 0.9;
+const SCALE_LEAST = 0.08;
+const SCALE_MOST = 1.5;
+const ZOOM = 1.25;
+/** How much of the window's height all of it takes: the rest is for what stands above. */
+const WHOLE_SHARE = 0.55;
 
-export function Graph(props: { overview: Overview; selected: string | undefined; onSelect(key: string): void }) {
+export function Graph(props: { overview: Overview; selected: string | undefined; onSelect(key: string, isKey: boolean): void }) {
   const { nodes, edges } = props.overview;
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
+  /** What was chosen; else as much as can be read is seen. */
+  const [chosen, choose] = useState<number | undefined>();
   useEffect(() => {
     const element = box.current;
     if (!element) return;
@@ -24,7 +32,13 @@ export function Graph(props: { overview: Overview; selected: string | undefined;
   const direction: Direction = width > 0 && width < 640 ? "TB" : "LR";
   const shape = `${direction} ${nodes.map((node) => node.key).join()} ${edges.map(edgeKey).join()}`;
   const found = useMemo(() => layout(nodes, edges, direction), [shape]);
-  const scale = width === 0 ? 1 : Math.max(SCALE_MIN[direction], Math.min(1, width / found.width));
+  const readable = width === 0 ? 1 : Math.max(SCALE_MIN, Math.min(1, width / found.width));
+  const scale = chosen ?? readable;
+  const isLarge = width > 0 && (found.width * readable > width + 1 || found.height * readable > innerHeight);
+  const all = Math.max(SCALE_LEAST, Math.min(1, width / found.width, (innerHeight * WHOLE_SHARE) / found.height));
+  useEffect(() => {
+    if (props.selected) reveal(box.current, props.selected);
+  }, [props.selected, shape, width > 0]);
   const walk = (event: KeyboardEvent, from: string) => {
     const to = neighbour(event.key, from, props.overview, direction, found.places);
     if (!to) return;
@@ -32,28 +46,64 @@ export function Graph(props: { overview: Overview; selected: string | undefined;
     box.current?.querySelector<HTMLElement>(`[data-key="${to}"]`)?.focus();
   };
   return (
-    <div class="graph" ref={box}>
-      <div class="graph-size" style={{ width: `${found.width * scale}px`, height: `${found.height * scale}px` }}>
-        <div
-          class="graph-inner"
-          style={{ width: `${found.width}px`, height: `${found.height}px`, transform: scale === 1 ? "none" : `scale(${scale})` }}
-        >
-          <Edges edges={edges} paths={found.paths} width={found.width} height={found.height} />
-          {nodes.map((node) => (
-            <NodeCard
-              key={node.key}
-              node={node}
-              place={found.places.get(node.key) ?? { x: 0, y: 0 }}
-              isSelected={props.selected === node.key}
-              onSelect={() => props.onSelect(node.kind === "source" ? `r${node.id}` : node.key)}
-              onKey={(event) => walk(event, node.key)}
-            />
-          ))}
+    <>
+      {(isLarge || chosen !== undefined) && (
+        <p class="zoom">
+          <button class="small" aria-pressed={chosen === all} onClick={() => choose(all)}>
+            All of it
+          </button>
+          <button class="small" aria-pressed={chosen === undefined} onClick={() => choose(undefined)}>
+            To read
+          </button>
+          <button class="small" aria-label="Smaller" onClick={() => choose(Math.max(SCALE_LEAST, scale / ZOOM))}>
+            −
+          </button>
+          <button class="small" aria-label="Larger" onClick={() => choose(Math.min(SCALE_MOST, scale * ZOOM))}>
+            +
+          </button>
+          {found.width * scale > width + 1 && <span class="quiet">It goes on at the side: scroll it.</span>}
+        </p>
+      )}
+      <div class="graph" ref={box}>
+        <div class="graph-size" style={{ width: `${found.width * scale}px`, height: `${found.height * scale}px` }}>
+          <div
+            class="graph-inner"
+            style={{ width: `${found.width}px`, height: `${found.height}px`, transform: scale === 1 ? "none" : `scale(${scale})` }}
+          >
+            <Edges edges={edges} paths={found.paths} width={found.width} height={found.height} />
+            {nodes.map((node) => (
+              <NodeCard
+                key={node.key}
+                node={node}
+                place={found.places.get(node.key) ?? { x: 0, y: 0 }}
+                isSelected={props.selected === node.key}
+                onSelect={(isKey) => props.onSelect(node.kind === "source" ? `r${node.id}` : node.key, isKey)}
+                onKey={(event) => walk(event, node.key)}
+              />
+            ))}
+          </div>
         </div>
       </div>
-    </div>
+    </>
   );
 }
+
+/** Brings a node into view, unless it is. */
+function reveal(box: HTMLElement | null, key: string): void {
+  // What opens beside it takes room first.
+  requestAnimationFrame(() => {
+    const node = box?.querySelector(`[data-key="${CSS.escape(key)}"]`);
+    if (!box || !node) return;
+    const [place, frame] = [node.getBoundingClientRect(), box.getBoundingClientRect()];
+    const detail = document.querySelector(".detail")?.getBoundingClientRect();
+    const bottom = detail && detail.left < place.left + place.width / 2 ? Math.min(innerHeight, detail.top) : innerHeight;
+    const isSeen = place.left >= frame.left && place.right <= frame.right && place.top >= TOP && place.bottom <= bottom;
+    if (!isSeen) node.scrollIntoView({ block: bottom < innerHeight ? "start" : "center", inline: "center" });
+  });
+}
+
+/** The height of what stays above the page when it is scrolled. */
+const TOP = 60;
 
 /** What lies in the direction of an arrow key. */
 function neighbour(
@@ -92,7 +142,7 @@ function Edges(props: { edges: Edge[]; paths: Map<string, { path: string; x: num
           <g key={edgeKey(edge)} class={flow > 0 ? "edge flowing" : "edge"}>
             <path d={place.path} style={{ strokeWidth: `${1.2 + Math.min(3, Math.log10(1 + flow) * 0.6)}px` }} marker-end="url(#arrow)" />
             {(flow > 0 || edge.what) && (
-              <text x={place.x} y={place.y - 6}>
+              <text x={place.x} y={place.y - 6} data-tip={edge.what ? `Only the ${edge.what} flow here: rows a second.` : "Rows a second that flow here."}>
                 {edge.what ? `${edge.what} ` : ""}
                 {flow > 0 && `${short(Math.round(flow))}/s`}
               </text>
@@ -108,34 +158,54 @@ interface CardProps {
   node: Node;
   place: { x: number; y: number };
   isSelected: boolean;
-  onSelect(): void;
+  onSelect(isKey: boolean): void;
   onKey(event: KeyboardEvent): void;
 }
 
-const KIND_SHORT: Record<string, string> = { "materialized view": "materialized view", "external table": "files" };
+const KIND_SHORT: Record<string, string> = { "external table": "files" };
+
+/** What all the numbers at a node mean, for whoever comes to it with the keyboard. */
+function meaning(node: Node, words: Fact[]): string {
+  const lines = words.map(({ text, tip }) => `${text}: ${tip}`);
+  if (node.rate !== undefined && node.kind !== "source") lines.unshift(`${rateText(node)}: ${TERMS.rate}`);
+  return [node.label, ...lines].join("\n");
+}
+
+function Facts({ words }: { words: Fact[] }) {
+  return (
+    <span class="node-facts">
+      {words.map(({ text, tip }) => (
+        <span key={tip} data-tip={tip}>
+          {text}
+        </span>
+      ))}
+    </span>
+  );
+}
 
 function NodeCard({ node, place, isSelected, onSelect, onKey }: CardProps) {
-  const limit = node.watched?.analysis?.head_room?.limit;
+  const limit = (node.watched?.analysis?.head_room ?? node.useful?.analysis?.head_room)?.limit;
   const words = facts(node);
   const kind = KIND_SHORT[node.kind] ?? node.kind;
   const shared = {
-    title: node.name,
+    "data-key-tip": meaning(node, words),
     "data-key": node.key,
     "data-name": node.name,
     "data-rows": node.rows ?? undefined,
     "aria-pressed": isSelected,
-    onClick: onSelect,
+    // A click of the keyboard has no place.
+    onClick: (event: MouseEvent) => onSelect(event.detail === 0),
     onKeyDown: onKey,
   };
   if (node.kind === "source") {
     return (
-      <button {...shared} class={`node source ${node.status}`} style={{ left: `${place.x}px`, top: `${place.y}px`, width: "132px", height: "52px" }}>
+      <button {...shared} class={`node source ${node.status}`} style={{ left: `${place.x}px`, top: `${place.y}px`, width: `${SOURCE_WIDTH}px`, height: `${SOURCE_HEIGHT}px` }}>
         <span class="node-name">
           <Icon name="source" />
           <span class="sr">{kind} </span>
-          <b>{node.name}</b>
+          <b>{node.label}</b>
         </span>
-        <span class="node-facts">{words.join(" · ")}</span>
+        <Facts words={words} />
       </button>
     );
   }
@@ -148,20 +218,16 @@ function NodeCard({ node, place, isSelected, onSelect, onKey }: CardProps) {
       <span class="node-name">
         <Icon name={node.kind} />
         <span class="sr">{kind} </span>
-        <b>{node.name}</b>
-        {node.status !== "ok" && node.status !== "idle" && <span class={`badge ${node.status}`}>{node.status}</span>}
+        <b title={node.label}>{cellText(node.label)}</b>
+        {node.status !== "ok" && node.status !== "idle" && <span class={`badge ${node.status}`} data-tip={node.why}>{node.status === "errors" && node.errors ? plural(node.errors, "error") : node.status}</span>}
       </span>
       <span class="node-rate">
         <span data-tip={TERMS.rate}>{rateText(node)}</span>
         {node.kind !== "view" && <Sparkline series={history.of(`${node.id}.rate`)}  />}
       </span>
+      <Facts words={words} />
       <span class="node-facts">
-        {words.map((word) => (
-          <span key={word}>{word}</span>
-        ))}
-      </span>
-      <span class="node-facts">
-        {node.rows != null && <span data-tip={TERMS.rows}>{short(node.rows)} rows</span>}
+        {node.rows != null && <span data-tip={TERMS.rows}>{short(node.rows)} {node.rows === 1 ? "row" : "rows"}</span>}
         {node.bytes > 0 && <span data-tip={TERMS.bytes}>{bytes(node.bytes)}</span>}
       </span>
     </button>

@@ -2,8 +2,11 @@
 import dagre from "@dagrejs/dagre";
 import type { Edge, Node } from "./model";
 
-export const NODE_WIDTH = 208;
-export const NODE_HEIGHT = 104;
+export const NODE_WIDTH = 224;
+export const NODE_HEIGHT = 112;
+
+export const SOURCE_WIDTH = 140;
+export const SOURCE_HEIGHT = 56;
 
 export interface Layout {
   width: number;
@@ -36,7 +39,7 @@ export function layout(nodes: Node[], edges: Edge[], direction: Direction): Layo
   graph.setDefaultEdgeLabel(() => ({}));
   for (const node of nodes) {
     const isSource = node.kind === "source";
-    graph.setNode(node.key, { width: isSource ? 132 : NODE_WIDTH, height: isSource ? 52 : NODE_HEIGHT });
+    graph.setNode(node.key, { width: isSource ? SOURCE_WIDTH : NODE_WIDTH, height: isSource ? SOURCE_HEIGHT : NODE_HEIGHT });
   }
   for (const edge of edges) graph.setEdge(edge.from, edge.to);
   dagre.layout(graph);

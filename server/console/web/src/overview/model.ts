@@ -1,7 +1,11 @@
 // What the overview knows: the relations with their rates, what feeds what, and what holds each view back.
 import { selectAll } from "../api";
-import { duration, instant, rate, short } from "../format";
+import { duration, instant, rate } from "../format";
+import { qualified } from "../names";
 import { History } from "../poll";
+import { TERMS } from "../terms";
+import { Epochs, type UnderWay } from "./epochs";
+import { judge } from "./judge";
 
 /** A row of `mr_catalog.relations`. */
 export interface Relation {
@@ -41,21 +45,42 @@ export interface Watched {
   } | null;
 }
 
-export type Status = "ok" | "idle" | "filling" | "behind" | "failed";
+/** Errors: some rows were left out or are NULL, and everything goes on. */
+export type Status = "ok" | "idle" | "filling" | "behind" | "failed" | "errors";
 
-/** A relation with what its counters have grown by in a second. */
+/** How far a view is that is being filled. */
+export interface Job {
+  view: string;
+  percent: number;
+  rows_done: number;
+  rows_total: number;
+}
+
+/** A relation with what its counters have grown by in a second, and what else is known of it. */
 export interface Measured extends Relation {
   rate: number | undefined;
   cores: number | undefined;
+  underWay: UnderWay | undefined;
+  /** For how long a sink keeps rows by its own options (seconds). */
+  holdsSeconds: number;
+  job: Job | undefined;
+  /** Expressions that failed. */
+  errors: number | undefined;
+  /** What its tasks wait for. */
+  waitsFor: string | undefined;
 }
 
 /** A node of the graph. */
 export interface Node extends Measured {
   key: string;
+  /** Its name, with its schema where that is needed to tell it from others. */
+  label: string;
   status: Status;
   /** Why it is not well. */
   why: string | undefined;
   watched: Watched | undefined;
+  /** The last one that saw rows. */
+  useful: Watched | undefined;
 }
 
 export interface Edge {
@@ -71,54 +96,105 @@ export interface Overview {
   edges: Edge[];
 }
 
-/** Behind the clock by more than this, something is wrong with a pipeline (seconds). */
-const FRESHNESS_MAX = 2;
-const LAG_MAX = 10;
-
 /** Whole, and asked for each second: to choose columns and rows takes the server a third of the time more. */
 const RELATIONS = "SELECT * FROM mr_catalog.relations";
 const DEPENDENCIES = "SELECT relation, reads, what FROM mr_catalog.dependencies";
 const DATABASE = "SELECT current_database() AS name";
+/** What is asked only when there is something to ask about. */
+const MORE = {
+  jobs: "SELECT view, percent, rows_done, rows_total FROM mr_catalog.jobs",
+  errors: "SELECT relation, expression_errors FROM mr_catalog.views WHERE expression_errors > 0",
+  flow: "SELECT relation, waits_for FROM mr_catalog.flow WHERE tasks_waiting > 0 AND waits_for IS NOT NULL",
+};
 
 /** The last minutes, for as long as the page is open. */
 export const history = new History();
 
+const epochs = new Epochs();
+/** How old the epochs under way were at the last look, by pipeline (seconds). */
+let ages = new Map<number, number>();
 let known = "";
 let database = "";
 let dependencies: { relation: number; reads: number; what: string }[] = [];
+/** What the last answer gave a reason to ask. */
+let wanted: (keyof typeof MORE)[] = [];
+/** What a sink to files keeps rows for if its options do not say it (seconds). */
+const HOLDS_FILES = 10;
+/** Seconds by the id of a sink. */
+const holds = new Map<number, number>();
 
 /** Asks how everything is, and notes it. What feeds what is asked for only when there is something new. */
 export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
-  let [rows] = (await selectAll([RELATIONS], signal)) as unknown as [Relation[]];
+  const more = wanted;
+  const answers = await selectAll([RELATIONS, ...more.map((name) => MORE[name])], signal);
+  let rows = answers[0] as unknown as Relation[];
   const ids = rows.map((row) => row.id).join();
   if (ids !== known) {
-    const answers = await selectAll([DEPENDENCIES, RELATIONS, DATABASE], signal);
-    dependencies = answers[0] as unknown as typeof dependencies;
-    rows = answers[1] as unknown as Relation[];
-    database = String(answers[2]?.[0]?.name);
+    const news = await selectAll([DEPENDENCIES, RELATIONS, DATABASE], signal);
+    dependencies = news[0] as unknown as typeof dependencies;
+    rows = news[1] as unknown as Relation[];
+    database = String(news[2]?.[0]?.name);
     known = rows.map((row) => row.id).join();
   }
   const at = Date.now() / 1000;
-  return rows.filter((row) => row.database === database).map((row) => measured(row, at));
+  const shown = rows.filter((row) => row.database === database);
+  const underWay = epochs.note(shown, at);
+  const of = <T,>(name: keyof typeof MORE) => (answers[1 + more.indexOf(name)] ?? []) as T[];
+  const jobs = more.includes("jobs") ? of<Job>("jobs") : [];
+  const errors = more.includes("errors") ? of<{ relation: number; expression_errors: number }>("errors") : [];
+  const flow = more.includes("flow") ? of<{ relation: number; waits_for: string }>("flow") : [];
+  wanted = [];
+  if (shown.some((row) => row.state === "filling")) wanted.push("jobs");
+  if (shown.some((row) => row.error)) wanted.push("errors");
+  if (underWay.size > 0 || shown.some((row) => (row.rows_waiting ?? 0) > 0)) wanted.push("flow");
+  await askHolds(shown, signal);
+  const before = ages;
+  ages = new Map([...underWay].map(([pipeline, { seconds }]) => [pipeline, seconds]));
+  return shown.map((row): Measured => {
+    const now = row.pipeline === null ? undefined : underWay.get(row.pipeline);
+    const rate = history.count(`${row.id}.rate`, at, row.changes);
+    const busy = history.count(`${row.id}.busy`, at, row.busy_us);
+    if (row.freshness_us != null && (rate ?? 0) > 0) history.note(`${row.id}.freshness`, at, row.freshness_us / 1e6);
+    return {
+      ...row,
+      rate,
+      // The work of an epoch is counted when it is committed: it was done in all of its time.
+      cores: busy === undefined || now ? undefined : busy / 1e6 / (1 + (before.get(row.pipeline ?? 0) ?? 0)),
+      underWay: now,
+      holdsSeconds: holds.get(row.id) ?? 0,
+      job: jobs.find((job) => job.view === row.name || job.view === `${row.schema}.${row.name}`),
+      errors: errors.find((entry) => entry.relation === row.id)?.expression_errors,
+      waitsFor: flow.find((entry) => entry.relation === row.id)?.waits_for,
+    };
+  });
 }
 
-function measured(row: Relation, at: number): Measured {
-  const rate = history.count(`${row.id}.rate`, at, row.changes);
-  const busy = history.count(`${row.id}.busy`, at, row.busy_us);
-  if (row.freshness_us != null && (rate ?? 0) > 0) history.note(`${row.id}.freshness`, at, row.freshness_us / 1e6);
-  return { ...row, rate, cores: busy === undefined ? undefined : busy / 1e6 };
+/** Asks once for how long sinks with something to deliver keep it by their own options. */
+async function askHolds(rows: Relation[], signal: AbortSignal): Promise<void> {
+  const asked = rows.filter((row) => row.kind === "sink" && (row.lag_seconds ?? 0) > 1 && !holds.has(row.id));
+  for (const row of asked) {
+    const usual = row.connector === "file" || row.connector === "delta" ? HOLDS_FILES : 0;
+    holds.set(row.id, usual);
+    const [answer] = await selectAll([`SHOW CREATE SINK ${qualified(row)}`], signal).catch(() => [[]]);
+    const seconds = /\brollover_seconds\s*=\s*'?(\d+)/i.exec(String(answer?.[0]?.create_sql))?.[1];
+    holds.set(row.id, Number(seconds ?? usual));
+  }
 }
 
 /** Puts together what was answered. */
-export function overview(rows: Measured[], watched: Map<number, Watched>): Overview {
+export function overview(rows: Measured[], watched: Map<number, Watched>, useful: Map<number, Watched>): Overview {
   const nodes: Node[] = [];
   const rates = new Map<number, number | undefined>();
+  const times = new Map<string, number>();
+  for (const { name } of rows) times.set(name, (times.get(name) ?? 0) + 1);
   for (const row of rows) {
     rates.set(row.id, row.rate);
-    const node: Node = { ...row, key: `r${row.id}`, status: "ok", why: undefined, watched: watched.get(row.id) };
+    const label = row.schema !== "public" || (times.get(row.name) ?? 0) > 1 ? `${row.schema}.${row.name}` : row.name;
+    const node: Node = { ...row, key: `r${row.id}`, label, status: "ok", why: undefined, watched: watched.get(row.id), useful: useful.get(row.id) };
     judge(node);
     nodes.push(node);
   }
+  markReaders(nodes);
   const edges: Edge[] = dependencies
     .filter((edge) => rates.has(edge.relation) && rates.has(edge.reads))
     .map((edge) => {
@@ -127,56 +203,63 @@ export function overview(rows: Measured[], watched: Map<number, Watched>): Overv
     });
   for (const node of nodes.slice()) {
     if (node.kind === "stream" && node.connector) {
-      nodes.push({ ...node, key: `c${node.id}`, kind: "source", name: node.connector, schema: "public" });
+      nodes.push({ ...node, key: `c${node.id}`, kind: "source", name: node.connector, label: node.connector, schema: "public" });
       edges.push({ from: `c${node.id}`, to: node.key, rate: node.rate });
     }
   }
   return { nodes, edges };
 }
 
-/** How a node is, and why if it is not well. */
-function judge(node: Node): void {
-  const verdict = node.watched?.analysis?.verdict;
-  const waiting = node.rows_waiting ?? 0;
-  const head = node.watched?.analysis?.head_room;
-  const isOver = head != null && head.rows_per_second <= (node.watched?.analysis?.rows_per_second ?? 0);
-  if (node.state === "failed" || node.state === "failing") {
-    node.status = "failed";
-    node.why = node.error ?? "it has failed";
-  } else if (node.kind === "materialized view" && node.state !== null && node.state !== "running") {
-    node.status = "filling";
-    node.why = `${node.state}: ${short(waiting)} rows that were there before it are still to be read`;
-  } else if ((node.lag_seconds ?? 0) > LAG_MAX) {
-    node.status = "behind";
-    node.why = `${duration(node.lag_seconds)} behind${node.error ? `: ${node.error}` : ""}`;
-  } else if (node.kind === "materialized view" && waiting > 0 && ((node.freshness_us ?? 0) / 1e6 > FRESHNESS_MAX || isOver)) {
-    node.status = "behind";
-    node.why = verdict ?? `${short(waiting)} rows wait for their epoch; the last ones took ${duration((node.freshness_us ?? 0) / 1e6)}`;
-  } else if (node.error) {
-    node.status = "behind";
-    node.why = node.error;
-  } else if (!node.rate) {
-    node.status = "idle";
+/** What reads something that has failed gets nothing new either. */
+function markReaders(nodes: Node[]): void {
+  const found = new Map(nodes.map((node) => [node.id, node]));
+  const failed = nodes.filter((node) => node.status === "failed");
+  for (const cause of failed) {
+    const ids = [cause.id];
+    for (const id of ids) {
+      for (const edge of dependencies) {
+        const reader = edge.reads === id && edge.what === "rows" ? found.get(edge.relation) : undefined;
+        if (!reader || reader.status === "failed" || ids.includes(reader.id)) continue;
+        ids.push(reader.id);
+        reader.status = "behind";
+        reader.why = `it reads ${cause.label}, which has failed: nothing new comes from there`;
+      }
+    }
   }
 }
 
-/** What stands at a node, in the order of its weight: a few words each. */
-export function facts(node: Node): string[] {
-  const found: string[] = [];
+/** How fresh a view is, in seconds: at least as old as the epoch that is under way. Nothing is said of one that gets no rows any more. */
+export function freshness(node: Node): number | undefined {
+  const isCut = node.status === "behind" && !node.underWay && node.rows_waiting === 0;
+  if (node.freshness_us === null || node.status === "filling" || node.status === "failed" || isCut) return undefined;
+  return Math.max(node.freshness_us / 1e6, node.underWay?.seconds ?? 0);
+}
+
+/** A few words at a node, and what they mean. */
+export interface Fact {
+  text: string;
+  tip: string;
+}
+
+/** What stands at a node, in the order of its weight. */
+export function facts(node: Node): Fact[] {
+  const found: Fact[] = [];
   if (node.kind === "source") {
-    if (node.lag_seconds != null) found.push(`${duration(node.lag_seconds)} behind`);
-    if (node.state) found.push(node.state);
+    if (node.lag_seconds != null) found.push({ text: `${duration(node.lag_seconds)} behind`, tip: TERMS.lag });
+    if (node.state) found.push({ text: node.state, tip: "Whether rows are read from it." });
     return found;
   }
-  if (node.freshness_us != null && node.status !== "filling") found.push(`fresh in ${duration(node.freshness_us / 1e6)}`);
+  const fresh = freshness(node);
+  if (fresh !== undefined) found.push({ text: `fresh in ${duration(fresh)}`, tip: TERMS.freshness });
   const mark = instant(node.watermark);
-  if (mark !== undefined) found.push(`watermark ${duration(Math.max(0, (Date.now() - mark) / 1000))} ago`);
-  if (node.kind === "sink") found.push(`${duration(node.lag_seconds)} behind`);
+  if (mark !== undefined) found.push({ text: `watermark ${duration(Math.max(0, (Date.now() - mark) / 1000))} ago`, tip: TERMS.watermark });
+  if (node.kind === "sink") found.push({ text: `${duration(node.lag_seconds)} behind`, tip: TERMS.lag });
   return found;
 }
 
 /** The rate of a node as it is written there. */
 export function rateText(node: Node): string {
   if (node.kind === "view") return "not stored";
+  if (node.changes === null && node.status !== "filling") return "";
   return node.rate === undefined ? "…" : rate(node.rate);
 }

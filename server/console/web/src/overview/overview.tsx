@@ -1,16 +1,18 @@
 // The overview: the graph as it is, who is behind and why, and one relation in detail.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { document as explained, isConnection } from "../api";
-import { bytes, duration, rate, short } from "../format";
+import { document as explained } from "../api";
+import { bytes, duration, rate } from "../format";
+import { DemoButton, ReplayBar } from "../parts/demo";
 import { Empty, Fault } from "../parts/panel";
 import { Metric } from "../parts/tip";
 import { usePoll } from "../poll";
 import { go, openSql, route } from "../route";
-import { replay, replayError, startReplay, stopReplay } from "../sample";
+import { replayedSoFar } from "../sample";
 import { TERMS } from "../terms";
 import { Detail } from "./detail";
 import { Graph } from "./graph";
-import { askRelations, overview, type Measured, type Node, type Overview, type Watched } from "./model";
+import { isTrouble } from "./judge";
+import { askRelations, freshness, overview, type Measured, type Node, type Overview, type Watched } from "./model";
 
 const EVERY_MS = 1000;
 /** For how long the views are watched each time. Not at all while nothing comes. */
@@ -19,8 +21,14 @@ const PAUSE_MS = 1000;
 /** With more nodes than this one looks for them by name. */
 const FIND_FROM = 12;
 
+interface Seen {
+  watched: Map<number, Watched>;
+  /** Of each view the last that saw rows. */
+  useful: Map<number, Watched>;
+}
+
 /** What holds each view back, asked again and again while rows come. */
-function useWatched(isBusy: boolean): Map<number, Watched> {
+function useWatched(isBusy: boolean): Seen {
   const polled = usePoll(
     async (signal) => {
       if (!isBusy) return undefined;
@@ -30,8 +38,12 @@ function useWatched(isBusy: boolean): Map<number, Watched> {
     isBusy ? PAUSE_MS : 3_600_000,
     [isBusy],
   );
-  const last = useRef(new Map<number, Watched>());
-  if (polled.value) last.current = polled.value;
+  const last = useRef<Seen>({ watched: new Map(), useful: new Map() });
+  if (polled.value && polled.value !== last.current.watched) {
+    const useful = new Map(last.current.useful);
+    for (const [id, view] of polled.value) if (view.analysis?.head_room) useful.set(id, view);
+    last.current = { watched: polled.value, useful };
+  }
   return last.current;
 }
 
@@ -39,9 +51,9 @@ export function OverviewPage() {
   const polled = usePoll<Measured[]>(askRelations, EVERY_MS);
   const [isBusy, setBusy] = useState(false);
   const watched = useWatched(isBusy);
-  const seen = useMemo(() => (polled.value ? overview(polled.value, watched) : undefined), [polled.value, watched]);
+  const seen = useMemo(() => (polled.value ? overview(polled.value, watched.watched, watched.useful) : undefined), [polled.value, watched]);
   const views = seen?.nodes.filter((node) => node.kind === "materialized view") ?? [];
-  const busy = views.length > 0 && (seen?.nodes.some((node) => (node.rate ?? 0) > 0) ?? false);
+  const busy = views.length > 0 && (seen?.nodes.some((node) => (node.rate ?? 0) > 0 || node.underWay) ?? false);
   // It takes a while of quiet until nobody looks any more.
   const quiet = useRef(0);
   useEffect(() => {
@@ -51,6 +63,16 @@ export function OverviewPage() {
 
   const selectedKey = route.value.of;
   const selected = seen?.nodes.find((node) => node.key === selectedKey);
+  /** Whether it was chosen with the keyboard, which then goes on in the detail. */
+  const byKey = useRef(false);
+  const select = (key: string, isKey: boolean) => {
+    byKey.current = isKey;
+    go("overview", key);
+  };
+  const close = () => {
+    if (selectedKey) document.querySelector<HTMLElement>(`[data-key="${CSS.escape(selectedKey)}"]`)?.focus({ preventScroll: true });
+    go("overview");
+  };
   if (!seen) return <Fault message={polled.error} />;
   if (seen.nodes.length === 0) return <Nothing />;
   return (
@@ -59,12 +81,12 @@ export function OverviewPage() {
         <Fault message={polled.error} />
         <Summary overview={seen} />
         <Troubles nodes={seen.nodes} />
-        <ReplayBar />
+        <ReplayBar rows={replayedSoFar(seen.nodes)} />
         {seen.nodes.length > FIND_FROM && <Find nodes={seen.nodes} />}
-        <Graph overview={seen} selected={selectedKey} onSelect={(key) => go("overview", key)} />
+        <Graph overview={seen} selected={selectedKey} onSelect={select} />
         <Legend />
       </div>
-      {selected && <Detail node={selected} onClose={() => go("overview")} />}
+      {selected && <Detail node={selected} takesFocus={byKey.current} onClose={close} />}
     </div>
   );
 }
@@ -73,8 +95,8 @@ function Summary({ overview: { nodes } }: { overview: Overview }) {
   const of = (kind: string) => nodes.filter((node) => node.kind === kind);
   const views = of("materialized view");
   const written = [...of("stream"), ...of("table")].reduce((sum, node) => sum + (node.rate ?? 0), 0);
-  const fresh = views.map((view) => view.freshness_us).filter((value) => value != null);
-  const worst = nodes.filter((node) => node.status === "behind" || node.status === "failed").length;
+  const fresh = views.map(freshness).filter((value) => value !== undefined);
+  const worst = nodes.filter((node) => node.kind !== "source" && isTrouble(node)).length;
   const memory = nodes.filter((node) => node.kind !== "source").reduce((sum, node) => sum + node.bytes, 0);
   return (
     <dl class="metrics summary">
@@ -88,7 +110,7 @@ function Summary({ overview: { nodes } }: { overview: Overview }) {
         {rate(written)}
       </Metric>
       <Metric label="slowest freshness" tip={TERMS.freshness}>
-        {fresh.length > 0 ? duration(Math.max(...fresh) / 1e6) : "–"}
+        {fresh.length > 0 ? duration(Math.max(...fresh)) : "–"}
       </Metric>
       <Metric label="state" tip={TERMS.bytes}>
         {memory > 0 ? bytes(memory) : "–"}
@@ -102,14 +124,14 @@ function Summary({ overview: { nodes } }: { overview: Overview }) {
 
 /** Who is behind, with the sentence that says why. */
 function Troubles({ nodes }: { nodes: Node[] }) {
-  const found = nodes.filter((node) => node.kind !== "source" && (node.status === "behind" || node.status === "failed" || node.status === "filling"));
-  if (found.length === 0) return null;
+  const found = nodes.filter((node) => node.kind !== "source" && (isTrouble(node) || node.status === "filling"));
+  if (found.length === 0) return <p class="quiet troubles-none">Nothing is behind, has failed or is being filled.</p>;
   return (
     <ul class="troubles" aria-label="What is behind">
       {found.slice(0, 6).map((node) => (
         <li key={node.key} class={node.status}>
           <button class="plain" onClick={() => go("overview", node.key)}>
-            <span class={`badge ${node.status}`}>{node.status}</span> <b>{node.name}</b> <span>{node.why}</span>
+            <span class={`badge ${node.status}`}>{node.status}</span> <b>{node.label}</b> <span>{node.why}</span>
           </button>
         </li>
       ))}
@@ -137,44 +159,55 @@ function Legend() {
   );
 }
 
-/** Leads to a relation by its name. */
+/** Leads to a relation by its name, or by a part of it; Enter leads to the next one. */
 function Find({ nodes }: { nodes: Node[] }) {
-  const find = (name: string) => {
-    const found = nodes.find((node) => node.name === name && node.kind !== "source");
-    if (!found) return;
-    go("overview", found.key);
-    document.querySelector(`[data-key="${found.key}"]`)?.scrollIntoView({ block: "center", inline: "center" });
+  const [text, setText] = useState("");
+  const part = text.trim().toLowerCase();
+  const found = part === "" ? [] : matches(nodes, part);
+  const show = (list: Node[], from: number) => {
+    const next = list[from % Math.max(1, list.length)];
+    if (next) go("overview", next.key);
   };
+  const current = found.findIndex((node) => node.key === route.value.of);
   return (
     <p class="find">
-      <input type="search" list="relations" placeholder="Find a relation" aria-label="Find a relation" onInput={(event) => find(event.currentTarget.value)} />
+      <input
+        type="search"
+        list="relations"
+        placeholder="Find a relation"
+        aria-label="Find a relation"
+        value={text}
+        onInput={(event) => {
+          const typed = event.currentTarget.value;
+          setText(typed);
+          if (typed.trim() !== "") show(matches(nodes, typed.trim().toLowerCase()), 0);
+        }}
+        onKeyDown={(event) => event.key === "Enter" && show(found, current + 1)}
+      />
       <datalist id="relations">
         {nodes.filter((node) => node.kind !== "source").map((node) => (
-          <option key={node.key} value={node.name} />
+          <option key={node.key} value={node.label} />
         ))}
       </datalist>
+      <span class="quiet" role="status">
+        {part === "" ? "" : found.length === 0 ? "No relation is called so." : `${current + 1} of ${found.length}`}
+      </span>
     </p>
   );
 }
 
-/** How far the demo's replay is, with its end. */
-export function ReplayBar() {
-  const now = replay.value;
-  if (!now) return <Fault message={replayError.value || undefined} />;
-  return (
-    <div class="replay" role="status">
-      <span>
-        {now.what}
-        {now.total > 0 ? `: ${short(now.sent)} of ${short(now.total)}` : "…"}
-      </span>
-      <progress value={now.total > 0 ? now.sent : undefined} max={now.total || 1} aria-label="progress of the replay" />
-      <button onClick={stopReplay}>Stop</button>
-    </div>
-  );
+/** The relations with a text in their names: those that are called so first, then those that begin with it. */
+function matches(nodes: Node[], part: string): Node[] {
+  const rank = (node: Node) => {
+    const names = [node.name.toLowerCase(), node.label.toLowerCase()];
+    if (names.includes(part)) return 0;
+    return names.some((name) => name.startsWith(part)) ? 1 : names.some((name) => name.includes(part)) ? 2 : 3;
+  };
+  const found = nodes.filter((node) => node.kind !== "source" && rank(node) < 3);
+  return found.sort((one, other) => rank(one) - rank(other) || one.label.localeCompare(other.label));
 }
 
 function Nothing() {
-  const [isStarting, setStarting] = useState(false);
   return (
     <Empty title="Nothing is here yet">
       <p>Declare a stream, then a view over it; what you write shows here, and in the view, at once.</p>
@@ -185,15 +218,7 @@ function Nothing() {
         <button class="main" onClick={() => openSql(FIRST)}>
           Try it in SQL
         </button>
-        <button
-          disabled={isStarting || replay.value !== undefined}
-          onClick={() => {
-            setStarting(true);
-            startReplay().catch((error: unknown) => !isConnection(error) && setStarting(false));
-          }}
-        >
-          Load the demo: 27,004 flights
-        </button>
+        <DemoButton />
       </p>
       <ReplayBar />
     </Empty>

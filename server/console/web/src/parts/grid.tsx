@@ -1,11 +1,14 @@
 // A table of any length: only the rows that are seen are there.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Cell } from "../result";
+import { cellText, shortened } from "../text";
 
 const ROW_HEIGHT = 26;
 /** Rows beyond the edges, so that scrolling shows no gaps. */
 const SPARE = 8;
 const CHARACTER = 7.6;
+/** Characters of a value that are shown beside it when one points at it. */
+const TITLE_MAX = 2000;
 
 export interface GridProps {
   columns: { name: string; type: string }[];
@@ -67,7 +70,7 @@ export function Grid(props: GridProps) {
               style={{ width: `${measured[at]}px` }}
               data-tip={column.type}
             >
-              {column.name}
+              {cellText(column.name)}
             </div>
           ))}
         </div>
@@ -88,9 +91,9 @@ export function Grid(props: GridProps) {
                   role="cell"
                   class={value == null ? "null" : NUMBERS.has(column.type) ? "number" : ""}
                   style={{ width: `${measured[at]}px` }}
-                  title={value != null && value.length * CHARACTER > (measured[at] ?? 0) ? value : undefined}
+                  title={value != null && value.length * CHARACTER > (measured[at] ?? 0) ? shortened(value, TITLE_MAX) : undefined}
                 >
-                  {value ?? "NULL"}
+                  {value == null ? "NULL" : cellText(value)}
                 </div>
               );
             })}

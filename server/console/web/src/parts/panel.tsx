@@ -5,7 +5,9 @@ export function Panel(props: { title: string; tip?: string; aside?: ComponentChi
   return (
     <section class={`panel ${props.wide ? "wide" : ""}`}>
       <header>
-        <h2 data-tip={props.tip}>{props.title}</h2>
+        <h2 data-tip={props.tip} tabIndex={props.tip ? 0 : undefined}>
+          {props.title}
+        </h2>
         {props.aside}
       </header>
       {props.children}
@@ -15,7 +17,8 @@ export function Panel(props: { title: string; tip?: string; aside?: ComponentChi
 
 export interface Column<T> {
   head: string;
-  tip?: string;
+  /** What it means: shown at the head and at each value. */
+  tip: string;
   number?: boolean;
   cell(row: T): ComponentChildren;
 }
@@ -29,7 +32,7 @@ export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]
         <thead>
           <tr>
             {props.columns.map((column) => (
-              <th key={column.head} scope="col" class={column.number ? "number" : ""} data-tip={column.tip}>
+              <th key={column.head} scope="col" class={column.number ? "number" : ""} data-tip={column.tip} tabIndex={0}>
                 {column.head}
               </th>
             ))}

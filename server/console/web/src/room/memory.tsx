@@ -1,31 +1,38 @@
 // Memory by who holds it, against the limit.
 import { bytes, percent } from "../format";
 import { Panel } from "../parts/panel";
+import { cellText } from "../text";
 import { TERMS } from "../terms";
 import type { MemoryHolder } from "./facts";
 
 const SHOWN_MAX = 10;
+const OWN = "the process itself";
 
 interface Part {
   name: string;
   bytes: number;
 }
 
+/** Who it is: the names of some say already what they are. */
+function holderName({ holder, name }: MemoryHolder): string {
+  return cellText(name === null ? holder : name.startsWith(holder) ? name : `${holder} ${name}`);
+}
+
 export function Memory({ memory }: { memory: MemoryHolder[] }) {
   const process = (name: string) => memory.find((row) => row.holder === "process" && row.name === name)?.bytes;
   const [used, charged, limit] = [process("used") ?? 0, process("charged") ?? 0, process("limit")];
   const owners = memory.filter((row) => row.holder !== "process" && row.bytes > 0).sort((one, other) => other.bytes - one.bytes);
-  const parts: Part[] = owners.slice(0, SHOWN_MAX).map((row) => ({ name: `${row.holder} ${row.name ?? ""}`.trim(), bytes: row.bytes }));
+  const parts: Part[] = owners.slice(0, SHOWN_MAX).map((row) => ({ name: holderName(row), bytes: row.bytes }));
   const rest = owners.slice(SHOWN_MAX).reduce((sum, row) => sum + row.bytes, 0);
   if (rest > 0) parts.push({ name: `${owners.length - SHOWN_MAX} others`, bytes: rest });
   const own = Math.max(0, used - charged);
-  parts.push({ name: "the process itself", bytes: own });
+  parts.push({ name: OWN, bytes: own });
   const whole = Math.max(limit ?? 0, used, 1);
   const most = Math.max(...parts.map((part) => part.bytes), 1);
   const spilled = memory.reduce((sum, row) => sum + row.on_disk_bytes, 0);
   return (
     <Panel title="Memory" tip={TERMS.memory}>
-      <p>
+      <p data-tip={TERMS.memoryUsed} tabIndex={0}>
         <b>{bytes(used)}</b> {limit === undefined ? "used; there is no limit" : `of ${bytes(limit)}, ${percent(used / limit)}`}
         {spilled > 0 ? `, and ${bytes(spilled)} of state on disk` : ""}
       </p>
@@ -36,8 +43,8 @@ export function Memory({ memory }: { memory: MemoryHolder[] }) {
       </div>
       <div class="bars">
         {parts.map((part, at) => (
-          <div key={part.name} class="bar-line">
-            <span title={part.name}>{part.name}</span>
+          <div key={part.name} class="bar-line" data-tip={`${part.name}: ${bytes(part.bytes)}, ${percent(part.bytes / Math.max(1, used))} of what is used. ${part.name === OWN ? TERMS.memoryOwn : TERMS.bytes}`} tabIndex={0}>
+            <span>{part.name}</span>
             <div class="bar-track">
               <div class={`bar series-${(at % 8) + 1}`} style={{ width: `${Math.max(0.5, (part.bytes / most) * 100)}%` }} />
             </div>

@@ -1,9 +1,11 @@
 // The machine room: what the cores, the disks and the memory do, and who waits for what.
-import { ago, bytes, cores, count, duration, intervalSeconds, percent, short } from "../format";
-import { Chart } from "../parts/chart";
+import { ago, bytes, cores, count, duration, intervalSeconds, percent, plural, short } from "../format";
+import { TimeChart } from "../parts/chart";
+import { DemoOffer } from "../parts/demo";
 import { Fault, Panel, Table } from "../parts/panel";
 import { usePoll } from "../poll";
 import { TERMS } from "../terms";
+import { cellText } from "../text";
 import { DISK_KINDS, askFacts, history, type Facts } from "./facts";
 import { Memory } from "./memory";
 
@@ -25,13 +27,14 @@ export function RoomPage() {
             empty=""
             mark={() => "bad"}
             columns={[
-              { head: "what", cell: (row) => row.what },
-              { head: "name", cell: (row) => row.name },
-              { head: "error", cell: (row) => row.error },
+              { head: "what", tip: "Its kind.", cell: (row) => row.what },
+              { head: "name", tip: "Its name.", cell: (row) => row.name },
+              { head: "error", tip: "The last one since the server started.", cell: (row) => cellText(row.error) },
             ]}
           />
         </Panel>
       )}
+      {facts.batches.length === 0 && <DemoOffer />}
       <Cores facts={facts} />
       <Memory memory={facts.memory} />
       <Disks facts={facts} />
@@ -52,11 +55,7 @@ function Cores({ facts }: { facts: Facts }) {
   return (
     <>
       <Panel title={`Cores by class, of ${all}`} tip={TERMS.classes} wide>
-        {x.length > 1 ? (
-          <Chart label="cores by class" x={x} lines={CLASSES.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} stacked time height={190} format={cores} />
-        ) : (
-          <p class="quiet chart-wait">Measuring…</p>
-        )}
+        <TimeChart label="cores by class" x={x} lines={CLASSES.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} stacked height={190} unit="cores" />
         <Table
           label="classes"
           rows={facts.cpu}
@@ -78,8 +77,8 @@ function Cores({ facts }: { facts: Facts }) {
           rows={facts.workers}
           empty=""
           columns={[
-            { head: "worker", cell: (row) => `${row.id}, ${row.address}` },
-            { head: "state", cell: (row) => row.state },
+            { head: "worker", tip: TERMS.worker, cell: (row) => `${row.id}, ${row.address}` },
+            { head: "state", tip: "Whether it takes tasks.", cell: (row) => row.state },
             { head: "cores", number: true, tip: TERMS.cores, cell: (row) => `${row.cores}, ${percent(row.busy_share)}` },
             { head: "partitions", number: true, tip: TERMS.partitions, cell: (row) => count(row.partitions) },
             { head: "memory", number: true, tip: TERMS.bytes, cell: (row) => bytes(row.state_bytes) },
@@ -87,7 +86,7 @@ function Cores({ facts }: { facts: Facts }) {
         />
       </Panel>
       <Panel title="Suspended tasks" tip={TERMS.paused}>
-        {pauses.at.length > 1 && <Chart label="suspended tasks" x={pauses.at} lines={[{ label: "suspended", values: pauses.values }]} time height={110} format={short} />}
+        <TimeChart label="suspended tasks" x={pauses.at} lines={[{ label: "suspended", values: pauses.values }]} height={110} unit="tasks" />
         {paused === 0 ? (
           <p class="quiet">None: nothing more urgent needs their cores.</p>
         ) : (
@@ -96,10 +95,10 @@ function Cores({ facts }: { facts: Facts }) {
             rows={facts.paused}
             empty="None now."
             columns={[
-              { head: "of", cell: (row) => (row.query === null ? row.class : `query ${row.query}, stage ${row.stage ?? ""}`) },
-              { head: "pauses", number: true, cell: (row) => count(row.pauses) },
-              { head: "paused for", number: true, cell: (row) => duration(row.paused_ms / 1e3) },
-              { head: "holds", number: true, cell: (row) => bytes(row.held_bytes) },
+              { head: "of", tip: "The query and its stage, or the class of work.", cell: (row) => (row.query === null ? row.class : `query ${row.query}${row.stage === null ? "" : `, stage ${row.stage}`}`) },
+              { head: "pauses", number: true, tip: "How often it was suspended.", cell: (row) => count(row.pauses) },
+              { head: "paused for", number: true, tip: "All its pauses together.", cell: (row) => duration(row.paused_ms / 1e3) },
+              { head: "holds", number: true, tip: "Memory that it keeps meanwhile.", cell: (row) => bytes(row.held_bytes) },
             ]}
           />
         )}
@@ -114,19 +113,15 @@ function Disks({ facts }: { facts: Facts }) {
   const x = series[0]?.at ?? [];
   return (
     <Panel title="Disks and network" tip={TERMS.diskBusy}>
-      {x.length > 1 ? (
-        <Chart label="bytes a second" x={x} lines={names.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} time height={170} format={(value) => `${bytes(value)}/s`} />
-      ) : (
-        <p class="quiet chart-wait">Measuring…</p>
-      )}
+      <TimeChart label="bytes a second" x={x} lines={names.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} height={170} unit="bytes a second" format={(value) => `${bytes(value)}/s`} />
       <Table
         label="disks"
         rows={facts.disks}
         empty="No disk was used yet."
         columns={[
-          { head: "disk", cell: (row) => `${row.disk}: ${row.kind}` },
-          { head: "requests", number: true, cell: (row) => short(row.monotasks) },
-          { head: "bytes", number: true, cell: (row) => bytes(row.bytes) },
+          { head: "disk", tip: "The disk, and the kind of request.", cell: (row) => `${row.disk}: ${row.kind}` },
+          { head: "requests", number: true, tip: "Requests since the start of the server.", cell: (row) => short(row.monotasks) },
+          { head: "bytes", number: true, tip: "Bytes of all of them.", cell: (row) => bytes(row.bytes) },
           { head: "each took", number: true, tip: TERMS.service, cell: (row) => duration(row.service_us / Math.max(1, row.monotasks) / 1e6) },
           { head: "waited", number: true, tip: TERMS.queued, cell: (row) => duration(row.queue_us / Math.max(1, row.monotasks) / 1e6) },
         ]}
@@ -140,7 +135,7 @@ function Pipelines({ facts }: { facts: Facts }) {
   const size = history.of("group size");
   return (
     <Panel title="Pipelines and their groups" tip={TERMS.group} wide>
-      {size.at.length > 1 && <Chart label="largest group size" x={size.at} lines={[{ label: "epochs a group", values: size.values }]} time height={110} format={short} />}
+      <TimeChart label="largest group size" x={size.at} lines={[{ label: "epochs a group", values: size.values }]} height={110} unit="epochs a group" />
       <Table
         label="pipelines"
         rows={facts.batches}
@@ -148,13 +143,13 @@ function Pipelines({ facts }: { facts: Facts }) {
         columns={[
           { head: "pipeline", tip: TERMS.pipeline, cell: (row) => row.pipeline },
           { head: "epoch", number: true, tip: TERMS.epoch, cell: (row) => count(row.epoch) },
-          { head: "inputs", number: true, cell: (row) => count(row.sources) },
-          { head: "views", number: true, cell: (row) => count(row.views) },
-          { head: "group", number: true, tip: TERMS.group, cell: (row) => `${count(row.group_size)} ${row.group_size === 1 ? "epoch" : "epochs"}` },
+          { head: "inputs", number: true, tip: TERMS.inputs, cell: (row) => count(row.sources) },
+          { head: "views", number: true, tip: TERMS.views, cell: (row) => count(row.views) },
+          { head: "group", number: true, tip: TERMS.group, cell: (row) => plural(row.group_size, "epoch") },
           { head: "scheduling", number: true, tip: TERMS.coordination, cell: (row) => duration(row.scheduling_us === null ? null : row.scheduling_us / 1e6) },
-          { head: "execution", number: true, cell: (row) => duration(row.execution_us === null ? null : row.execution_us / 1e6) },
-          { head: "workers", number: true, cell: (row) => count(row.workers) },
-          { head: "waiting", number: true, tip: TERMS.waiting, cell: (row) => `${count(row.writes_waiting)} writes` },
+          { head: "execution", number: true, tip: TERMS.execution, cell: (row) => duration(row.execution_us === null ? null : row.execution_us / 1e6) },
+          { head: "workers", number: true, tip: "Workers that run its tasks.", cell: (row) => count(row.workers) },
+          { head: "waiting", number: true, tip: "Writes to its inputs that wait for room: it takes no more until its epochs are done.", cell: (row) => plural(row.writes_waiting, "write") },
         ]}
       />
     </Panel>
@@ -166,17 +161,17 @@ function Waits({ facts }: { facts: Facts }) {
   return (
     <>
       <Panel title="Back-pressure" tip={TERMS.backpressure}>
-        {rows.at.length > 1 && <Chart label="rows that wait for their epoch" x={rows.at} lines={[{ label: "rows waiting", values: rows.values }]} time height={110} format={short} />}
+        <TimeChart label="rows that wait for their epoch" x={rows.at} lines={[{ label: "rows waiting", values: rows.values }]} height={110} unit="rows" />
         <Table
           label="who waits"
           rows={facts.waiting}
           empty="Nobody waits for room."
           mark={() => "bad"}
           columns={[
-            { head: "who", cell: (row) => row.source ?? row.view },
-            { head: "why", cell: (row) => `${row.reason}${row.waits_for ? `: ${row.waits_for}` : ""}${row.source && row.view ? `, behind ${row.view}` : ""}` },
-            { head: "waiting", number: true, cell: (row) => count(row.tasks_waiting) },
-            { head: "for", number: true, cell: (row) => duration(row.waiting_us / 1e6) },
+            { head: "who", tip: "The view, or who writes to it.", cell: (row) => row.source ?? row.view },
+            { head: "why", tip: "Why it is held back there, and what it waits for.", cell: (row) => `${row.reason}${row.waits_for ? `: ${row.waits_for}` : ""}${row.source && row.view ? `, behind ${row.view}` : ""}` },
+            { head: "waiting", number: true, tip: "Tasks that wait now.", cell: (row) => count(row.tasks_waiting) },
+            { head: "for", number: true, tip: "How long the one that has waited longest has waited.", cell: (row) => duration(row.waiting_us / 1e6) },
           ]}
         />
       </Panel>
@@ -187,10 +182,10 @@ function Waits({ facts }: { facts: Facts }) {
           empty="No stream has a watermark."
           mark={(row) => (row.late_rows > 0 ? "bad" : "")}
           columns={[
-            { head: "stream", cell: (row) => row.relation },
-            { head: "late", number: true, cell: (row) => count(row.late_rows) },
+            { head: "stream", tip: "The stream with the watermark.", cell: (row) => row.relation },
+            { head: "late", number: true, tip: TERMS.late, cell: (row) => count(row.late_rows) },
             { head: "from the future", number: true, tip: "Rows whose event time was too far ahead of the clock.", cell: (row) => count(row.future_rows) },
-            { head: "kept in", cell: (row) => row.kept_in ?? "not kept" },
+            { head: "kept in", tip: "Where these rows can be read.", cell: (row) => row.kept_in ?? "not kept" },
           ]}
         />
       </Panel>
@@ -207,18 +202,19 @@ function Jobs({ facts }: { facts: Facts }) {
         empty="No view is being made."
         mark={(row) => (row.error ? "bad" : "")}
         columns={[
-          { head: "view", cell: (row) => row.view },
+          { head: "view", tip: "The view that is being made.", cell: (row) => row.view },
           {
             head: "progress",
+            tip: "The share of what was there before it that it has read.",
             cell: (row) => (
               <>
                 <progress value={row.percent} max={100} aria-label={`progress of ${row.view}`} /> {row.percent.toFixed(0)} %
               </>
             ),
           },
-          { head: "rows", number: true, cell: (row) => `${short(row.rows_done)} of ${short(row.rows_total)}` },
-          { head: "time left", number: true, cell: (row) => duration(intervalSeconds(row.time_left)) },
-          { head: "state", cell: (row) => row.error ?? row.state },
+          { head: "rows", number: true, tip: "Rows that were there before it: read so far, and all of them.", cell: (row) => `${short(row.rows_done)} of ${short(row.rows_total)}` },
+          { head: "time left", number: true, tip: "If it goes on as fast as so far.", cell: (row) => duration(intervalSeconds(row.time_left)) },
+          { head: "state", tip: "How far it is, or why it failed.", cell: (row) => cellText(row.error ?? row.state) },
         ]}
       />
     </Panel>
@@ -235,13 +231,13 @@ function Checkpoints({ facts }: { facts: Facts }) {
         empty="None was written yet."
         mark={(row) => (row.error ? "bad" : "")}
         columns={[
-          { head: "pipeline", cell: (row) => row.pipeline },
-          { head: "taken", cell: (row) => ago(row.taken_at) },
-          { head: "epoch", number: true, cell: (row) => count(row.epoch) },
+          { head: "pipeline", tip: TERMS.pipeline, cell: (row) => row.pipeline },
+          { head: "taken", tip: "When it was taken.", cell: (row) => ago(row.taken_at) },
+          { head: "epoch", number: true, tip: "The epoch whose state it is.", cell: (row) => count(row.epoch) },
           { head: "written", number: true, tip: "Bytes that were written for it: what no earlier checkpoint has, and its table of contents.", cell: (row) => bytes(row.bytes_written) },
           { head: "holds", number: true, tip: "Bytes of all that it holds, those of earlier checkpoints included.", cell: (row) => bytes(row.bytes_total) },
-          { head: "took", number: true, cell: (row) => duration(row.written_ms / 1e3) },
-          { head: "state", cell: (row) => row.error ?? row.state },
+          { head: "took", number: true, tip: "Time from its beginning to its end, while epochs went on.", cell: (row) => duration(row.written_ms / 1e3) },
+          { head: "state", tip: "How far it is, or why it failed.", cell: (row) => cellText(row.error ?? row.state) },
         ]}
       />
     </Panel>

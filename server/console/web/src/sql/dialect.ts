@@ -14,6 +14,21 @@ export interface Piece {
   from: number;
 }
 
+/** Where a statement begins, behind spaces and comments. */
+export function beginning(text: string): number {
+  return /^(?:\s+|--[^\n]*|\/\*[^]*?\*\/)*/.exec(text)?.[0].length ?? 0;
+}
+
+/** The first word of a statement, in upper case. */
+export function firstWord(text: string): string {
+  return /^[a-z]*/i.exec(text.slice(beginning(text)))?.[0].toUpperCase() ?? "";
+}
+
+/** Whether a statement only reads, so that nothing is lost when its rows are not read to the end. */
+export function onlyReads(text: string): boolean {
+  return ["SELECT", "VALUES", "TABLE", "SHOW", "WITH"].includes(firstWord(text)) && !/\b(insert|update|delete|merge|into)\b/i.test(text);
+}
+
 /** The statements of a text, each without its semicolon. Run one by one, each sees what those before it wrote; as one text they would be one transaction. */
 export function statements(text: string): Piece[] {
   const found: Piece[] = [];

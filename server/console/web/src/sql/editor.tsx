@@ -1,14 +1,17 @@
 // The editor: CodeMirror with SQL, the catalog's names, and errors at their place.
 import { autocompletion, closeBrackets, closeBracketsKeymap, closeCompletion, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
-import { sql, type SQLNamespace } from "@codemirror/lang-sql";
+import { keywordCompletionSource } from "@codemirror/lang-sql";
 import { HighlightStyle, bracketMatching, syntaxHighlighting } from "@codemirror/language";
 import { setDiagnostics } from "@codemirror/lint";
-import { Compartment, EditorState, type Extension } from "@codemirror/state";
+import { EditorState } from "@codemirror/state";
 import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers, placeholder } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "preact/hooks";
+import { askNames } from "./catalog";
+import { completeNames } from "./complete";
 import { dialect } from "./dialect";
+import type { Mark } from "./place";
 
 const highlight = HighlightStyle.define([
   { tag: tags.keyword, color: "var(--code-keyword)", fontWeight: "600" },
@@ -41,7 +44,7 @@ export interface EditorHandle {
   chosen(): { text: string; from: number };
   set(text: string): void;
   /** Underlines places; none: nothing is underlined. */
-  mark(faults: { from: number; to: number; message: string }[]): void;
+  mark(faults: Mark[]): void;
   focus(): void;
 }
 
@@ -49,24 +52,20 @@ export interface EditorProps {
   start: string;
   label: string;
   hint: string;
-  schema: SQLNamespace;
   onRun(): void;
   onChange?(text: string): void;
   handle(handle: EditorHandle): void;
 }
 
-function language(schema: SQLNamespace): Extension {
-  return sql({ dialect, schema, upperCaseKeywords: true, defaultSchema: "public" });
-}
+const keywords = keywordCompletionSource(dialect, true);
 
 export function Editor(props: EditorProps) {
   const box = useRef<HTMLDivElement>(null);
-  const view = useRef<EditorView | undefined>(undefined);
-  const languageSlot = useRef(new Compartment());
   const current = useRef(props);
   current.current = props;
   useEffect(() => {
     if (!box.current) return;
+    askNames().catch(() => {});
     const nonce = document.querySelector<HTMLMetaElement>('meta[name="style-nonce"]')?.content ?? "";
     const run = () => {
       current.current.onRun();
@@ -94,8 +93,8 @@ export function Editor(props: EditorProps) {
           highlightActiveLine(),
           bracketMatching(),
           closeBrackets(),
-          autocompletion({ icons: false }),
-          languageSlot.current.of(language(props.schema)),
+          autocompletion({ icons: false, override: [completeNames, keywords] }),
+          dialect.language,
           syntaxHighlighting(highlight),
           look,
           placeholder(props.hint),
@@ -107,7 +106,6 @@ export function Editor(props: EditorProps) {
         ],
       }),
     });
-    view.current = made;
     props.handle({
       text: () => made.state.doc.toString(),
       chosen: () => {
@@ -130,8 +128,5 @@ export function Editor(props: EditorProps) {
     });
     return () => made.destroy();
   }, []);
-  useEffect(() => {
-    view.current?.dispatch({ effects: languageSlot.current.reconfigure(language(props.schema)) });
-  }, [props.schema]);
   return <div class="editor" ref={box} />;
 }

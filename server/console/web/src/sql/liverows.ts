@@ -12,16 +12,17 @@ interface Entry {
 
 /** See the file. */
 export class LiveRows {
-  columns: Result["columns"] = [];
   /** Rows that there are, kept or not. */
   total = 0;
   changes = 0;
   epoch: number | undefined;
-  hasUpdates = false;
   private entries = new Map<number, Entry>();
   private places = new Map<string, number[]>();
   private next = 0;
   private freed: number[] = [];
+
+  /** `columns`: where the server told them before a row came. */
+  constructor(public columns: Result["columns"] = []) {}
 
   apply(changes: Change[], now: number): void {
     for (const change of changes) {
@@ -29,7 +30,7 @@ export class LiveRows {
       if (!change.row || !change.op) continue;
       this.epoch = change.epoch;
       this.changes++;
-      if (this.columns.length === 0) this.columns = columnsOf(change.row);
+      if (this.columns.length === 0) this.columns = guessed(change.row);
       const cells = this.columns.map((column) => text(change.row?.[column.name]));
       const key = JSON.stringify(cells);
       if (change.op === "delete" || change.op === "update_delete") this.remove(key, change.op === "update_delete");
@@ -53,7 +54,6 @@ export class LiveRows {
 
   private remove(key: string, isUpdate: boolean): void {
     this.total--;
-    this.hasUpdates = true;
     const place = this.places.get(key)?.at(-1);
     if (place === undefined) return;
     this.forget(key, place, isUpdate);
@@ -68,12 +68,26 @@ export class LiveRows {
     if (!staysInPlace) this.entries.delete(place);
   }
 
-  /** The rows as they are shown: of a stream the newest first. */
-  shown(): { rows: Cell[][]; changedAt: number[] } {
-    // Whatever was taken away without a successor is gone.
+  /** Whatever was taken away without a successor is gone. */
+  private settle(): void {
     for (const place of this.freed.splice(0)) this.entries.delete(place);
-    const entries = [...this.entries.values()];
-    if (!this.hasUpdates) entries.reverse();
+  }
+
+  /** The first rows, in the order in which they came. */
+  inOrder(most: number): Cell[][] {
+    this.settle();
+    const found: Cell[][] = [];
+    for (const { cells } of this.entries.values()) {
+      if (found.length >= most) break;
+      found.push(cells);
+    }
+    return found;
+  }
+
+  /** The rows as they are shown: the newest first, whatever it is that is followed; an update does not make a row new. */
+  shown(): { rows: Cell[][]; changedAt: number[] } {
+    this.settle();
+    const entries = [...this.entries.values()].reverse();
     return { rows: entries.map((entry) => entry.cells), changedAt: entries.map((entry) => entry.changedAt) };
   }
 }
@@ -84,7 +98,7 @@ function text(value: unknown): Cell {
 }
 
 /** Names and types as far as a row tells. */
-function columnsOf(row: Record<string, unknown>): Result["columns"] {
+function guessed(row: Record<string, unknown>): Result["columns"] {
   return Object.entries(row).map(([name, value]) => {
     const isTime = typeof value === "string" && /^\d{4}-\d\d-\d\d[ T]\d\d:\d\d/.test(value);
     return { name, type: typeof value === "number" ? "numeric" : isTime ? "timestamptz" : "text" };

@@ -1,5 +1,6 @@
-// What was run before, remembered by this browser. Statements with secrets in them are not.
+// What was run before, remembered by this browser for all its tabs, until one logs out. Texts with secrets in them are not.
 import { signal } from "@preact/signals";
+import { forgetForOthers } from "../api";
 
 export interface Past {
   sql: string;
@@ -10,18 +11,28 @@ export interface Past {
 
 const KEY = "millrace.history";
 const MAX = 100;
-const SECRET = /\b(password|secret|token)\b/i;
+const SECRET = /pass(word|wd|phrase)|secret|token|credential|api_?key|access_?key|private_?key|authorization|bearer|millrace_[a-z0-9]|scram-|\bmd5[0-9a-f]{32}|:\/\/[^\s/]*:[^\s/]*@/i;
 
-function remembered(): Past[] {
+/** Whether a text may have a secret in it: then it is kept nowhere. */
+export function hasSecret(text: string): boolean {
+  return SECRET.test(text);
+}
+
+/** What is kept, by whatever tab. */
+function kept(): Past[] {
   try {
-    return JSON.parse(localStorage.getItem(KEY) ?? "[]") as Past[];
+    const list: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(list) ? (list as Past[]) : [];
   } catch {
     return [];
   }
 }
 
 /** The newest first. */
-export const past = signal<Past[]>(remembered());
+export const past = signal<Past[]>(kept());
+addEventListener("storage", (event) => {
+  if (event.key === KEY || event.key === null) past.value = kept();
+});
 
 function keep(list: Past[]): void {
   past.value = list;
@@ -33,10 +44,13 @@ function keep(list: Past[]): void {
 }
 
 export function remember(entry: Past): void {
-  if (SECRET.test(entry.sql) || entry.sql.trim() === "") return;
-  keep([entry, ...past.value.filter((other) => other.sql !== entry.sql)].slice(0, MAX));
+  if (hasSecret(entry.sql) || entry.sql.trim() === "") return;
+  const others = [...kept(), ...past.value].filter((other, at, all) => other.sql !== entry.sql && all.findIndex((same) => same.sql === other.sql) === at);
+  keep([entry, ...others.sort((one, other) => other.at - one.at)].slice(0, MAX));
 }
 
 export function forgetAll(): void {
   keep([]);
 }
+
+forgetForOthers(forgetAll);

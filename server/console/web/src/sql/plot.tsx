@@ -1,52 +1,8 @@
 // A chart of rows: what stands on the axes is guessed, and can be chosen.
 import { useMemo, useState } from "preact/hooks";
-import { instant, short } from "../format";
 import { Chart } from "../parts/chart";
 import type { Cell, Result } from "../result";
-
-const NUMBERS = new Set(["int2", "int4", "int8", "float4", "float8", "numeric"]);
-const TIMES = new Set(["timestamp", "timestamptz", "date"]);
-const BARS_MAX = 60;
-
-interface Plot {
-  x: number[];
-  y: (number | null)[];
-  names?: string[];
-  time: boolean;
-}
-
-function number(cell: Cell | undefined): number | null {
-  return cell == null || cell === "" ? null : Number(cell);
-}
-
-/** The points of two columns: over time, over numbers, or a bar for each name. */
-export function points(columns: Result["columns"], rows: readonly Cell[][], xAt: number, yAt: number): Plot {
-  const type = columns[xAt]?.type ?? "";
-  if (TIMES.has(type) || NUMBERS.has(type)) {
-    const time = TIMES.has(type);
-    const all = rows
-      .map((row): [number, number | null] => {
-        const cell = row[xAt];
-        const x = time ? (instant(cell?.includes("+") || type === "date" ? cell : `${cell}+00`) ?? NaN) / 1000 : (number(cell) ?? NaN);
-        return [x, number(row[yAt])];
-      })
-      .filter(([x]) => Number.isFinite(x))
-      .sort(([one], [other]) => one - other);
-    return { x: all.map(([x]) => x), y: all.map(([, y]) => y), time };
-  }
-  const shown = rows.slice(0, BARS_MAX);
-  return { x: shown.map((_, at) => at), y: shown.map((row) => number(row[yAt])), names: shown.map((row) => row[xAt] ?? "NULL"), time: false };
-}
-
-/** Which columns a chart has first: x and y. `undefined`: there is no number to draw. */
-export function guess(columns: Result["columns"]): [number, number] | undefined {
-  const time = columns.findIndex((column) => TIMES.has(column.type));
-  const text = columns.findIndex((column) => !NUMBERS.has(column.type) && !TIMES.has(column.type));
-  const x = time >= 0 ? time : text >= 0 ? text : 0;
-  const y = columns.findIndex((column, at) => at !== x && NUMBERS.has(column.type));
-  if (y >= 0) return [x, y];
-  return columns.length === 1 && NUMBERS.has(columns[0]?.type ?? "") ? [0, 0] : undefined;
-}
+import { BARS_MAX, guess, isNumber, points } from "./points";
 
 export function ResultChart(props: { columns: Result["columns"]; rows: readonly Cell[][]; height: number }) {
   const first = useMemo(() => guess(props.columns), [props.columns]);
@@ -55,6 +11,8 @@ export function ResultChart(props: { columns: Result["columns"]; rows: readonly 
   if (!first) return <p class="quiet">There is no column of numbers to draw.</p>;
   const plot = points(props.columns, props.rows, x, y);
   const name = props.columns[y]?.name ?? "";
+  const shown = plot.names ? props.rows.slice(0, BARS_MAX) : props.rows;
+  const left = shown.filter((row) => row[y] != null).length - plot.y.filter((value) => value !== null).length;
   return (
     <div class="plot">
       <p class="choices">
@@ -68,16 +26,8 @@ export function ResultChart(props: { columns: Result["columns"]; rows: readonly 
             ))}
           </select>
         </label>
-        <label>
-          up{" "}
-          <select value={y} onChange={(event) => choose([x, Number(event.currentTarget.value)])}>
-            {props.columns.map((column, at) => NUMBERS.has(column.type) && (
-              <option key={at} value={at}>
-                {column.name}
-              </option>
-            ))}
-          </select>
-        </label>
+        <NumberColumn columns={props.columns} value={y} onChange={(at) => choose([x, at])} />
+        {left > 0 && <span class="quiet">{left === 1 ? "1 value is no number that can be drawn" : `${left} values are no numbers that can be drawn`}</span>}
         {plot.names && props.rows.length > BARS_MAX && <span class="quiet">the first {BARS_MAX} rows</span>}
       </p>
       <Chart
@@ -87,9 +37,26 @@ export function ResultChart(props: { columns: Result["columns"]; rows: readonly 
         time={plot.time}
         names={plot.names}
         bars={plot.names !== undefined}
+        unit={name}
         height={props.height}
-        format={short}
+        utc
       />
     </div>
+  );
+}
+
+/** Chooses the column that is drawn. */
+export function NumberColumn(props: { columns: Result["columns"]; value: number; onChange(at: number): void }) {
+  return (
+    <label>
+      up{" "}
+      <select value={props.value} onChange={(event) => props.onChange(Number(event.currentTarget.value))}>
+        {props.columns.map((column, at) => isNumber(column.type) && (
+          <option key={at} value={at}>
+            {column.name}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }

@@ -1,12 +1,14 @@
 // The results of what was run: one below the other, each as rows or as a chart.
 import { useState } from "preact/hooks";
 import { ROWS_MAX } from "../api";
-import { count, duration } from "../format";
+import { duration, plural } from "../format";
 import { Grid } from "../parts/grid";
 import { Icon } from "../parts/icon";
 import type { Result, SqlError } from "../result";
 import { openTime } from "../route";
+import { cellText, shortened } from "../text";
 import { csv, download } from "./csv";
+import { firstWord } from "./dialect";
 import { ResultChart } from "./plot";
 
 export function Results(props: { results: Result[]; isRunning: boolean; sql: string }) {
@@ -16,14 +18,35 @@ export function Results(props: { results: Result[]; isRunning: boolean; sql: str
   }
   return (
     <div class="results" aria-live="polite">
-      {results.map((result, at) => (
-        <OneResult key={at} result={result} isOnly={results.length === 1} number={at + 1} sql={props.sql} />
-      ))}
+      {results.map((result, at) =>
+        result.fate === "not run" ? (
+          <NotRun key={at} result={result} />
+        ) : (
+          <OneResult key={at} result={result} isOnly={results.length === 1} number={at + 1} sql={props.sql} isRunning={props.isRunning} />
+        ),
+      )}
+      {props.isRunning && <p class="quiet">Running…</p>}
     </div>
   );
 }
 
-function OneResult(props: { result: Result; isOnly: boolean; number: number; sql: string }) {
+/** A statement behind one that failed. */
+function NotRun({ result }: { result: Result }) {
+  return (
+    <p class="result not-run">
+      <span class="tag">not run</span> <code>{cellText(result.statement ?? "")}</code>
+    </p>
+  );
+}
+
+/** How many rows are kept of a result, and why not all. */
+function Cut({ result, isRunning }: { result: Result; isRunning: boolean }) {
+  const kept = result.rows.length;
+  const rest = isRunning && !result.isDone ? "the others are read to the end, but not kept" : "the others were not kept";
+  return <span class="why behind">{kept === ROWS_MAX ? `the first ${plural(kept, "row")}; ${rest}` : `the first ${plural(kept, "row")}, which are very long; ${rest}`}</span>;
+}
+
+function OneResult(props: { result: Result; isOnly: boolean; number: number; sql: string; isRunning: boolean }) {
   const { result } = props;
   const [asChart, setChart] = useState(false);
   const hasRows = result.columns.length > 0;
@@ -31,9 +54,10 @@ function OneResult(props: { result: Result; isOnly: boolean; number: number; sql
   return (
     <section class="result" aria-label={`result ${props.number}`}>
       <header>
-        <span class={`tag ${result.error ? "failed" : ""}`}>{result.error ? "ERROR" : (result.tag ?? `${count(result.rows.length)} rows…`)}</span>
+        <span class={`tag ${result.error ? "failed" : ""}`}>{result.error ? "ERROR" : (result.tag ?? `${plural(result.rows.length, "row")}${result.isDone ? "" : "…"}`)}</span>
+        {result.fate === "rolled back" && <span class="why behind">rolled back</span>}
         {result.elapsedMs != null && <span class="quiet">{duration(result.elapsedMs / 1000)}</span>}
-        {result.isCut && <span class="why behind">the first {count(ROWS_MAX)} rows; the rest was not fetched</span>}
+        {result.isCut && <Cut result={result} isRunning={props.isRunning} />}
         <span class="grow" />
         {hasRows && (
           <>
@@ -48,7 +72,7 @@ function OneResult(props: { result: Result; isOnly: boolean; number: number; sql
             </button>
           </>
         )}
-        {hasRows && props.isOnly && /^\s*(select|with|values|table)\b/i.test(props.sql) && (
+        {hasRows && props.isOnly && ["SELECT", "WITH", "VALUES", "TABLE"].includes(firstWord(props.sql)) && (
           <button class="small" onClick={() => openTime(undefined, props.sql)} data-tip="Runs it again with EXPLAIN ANALYZE.">
             <Icon name="clock" /> Where the time goes
           </button>
@@ -65,10 +89,13 @@ function OneResult(props: { result: Result; isOnly: boolean; number: number; sql
   );
 }
 
+/** Characters of a message that are shown. */
+const MESSAGE_MAX = 4000;
+
 export function ErrorText({ error }: { error: SqlError }) {
   return (
     <div class="error" role="alert">
-      <b>{error.message}</b>
+      <b>{shortened(error.message, MESSAGE_MAX)}</b>
       {error.code && <span class="quiet"> SQLSTATE {error.code}</span>}
       {error.detail && <p>{error.detail}</p>}
       {error.hint && <p>Hint: {error.hint}</p>}

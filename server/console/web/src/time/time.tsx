@@ -1,17 +1,19 @@
 // Where the time goes: of a query, of one that was analysed before, or of a view that runs.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { document as explained, isConnection, select } from "../api";
+import { connection, select } from "../api";
 import { duration } from "../format";
 import { qualified } from "../names";
+import { DemoOffer } from "../parts/demo";
 import { Icon } from "../parts/icon";
-import { Empty, Fault, Panel } from "../parts/panel";
+import { Empty, Panel } from "../parts/panel";
 import { handedTime } from "../route";
-import { names } from "../sql/catalog";
-import { statements } from "../sql/dialect";
 import { Editor, type EditorHandle } from "../sql/editor";
-import type { Run, ViewRun } from "./profile";
+import { ErrorText } from "../sql/results";
+import { Stopwatch } from "../sql/sql";
+import { cellText } from "../text";
 import { QueryTime } from "./query";
 import { ViewTime } from "./view";
+import { analyse, asking, editorText, error, keepText, marks, recall, rounds, shown, watch } from "./work";
 
 interface Kept {
   id: number;
@@ -24,56 +26,35 @@ const PROFILES = "SELECT id, query, elapsed_ms, verdict FROM mr_catalog.profiles
 const VIEWS =
   "SELECT schema, name FROM mr_catalog.relations WHERE kind = 'materialized view' AND database = current_database() ORDER BY 1, 2";
 
-type Shown = { query: Run } | { view: ViewRun };
-
-/** What stays while another page is shown. */
-const kept: { text: string; shown: Shown | undefined } = { text: "", shown: undefined };
+const TRY = "SELECT i % 10 AS k, count(*), avg(i) FROM generate_series(1, 1000000) AS g(i) GROUP BY 1 ORDER BY 2 DESC";
 
 export function TimePage() {
-  const [shown, setShown] = useState<Shown | undefined>(kept.shown);
-  const [working, setWorking] = useState("");
-  const [error, setError] = useState<string>();
   const [profiles, setProfiles] = useState<Kept[]>([]);
   const [views, setViews] = useState<string[]>([]);
   const [view, setView] = useState("");
   const editor = useRef<EditorHandle | undefined>(undefined);
-
-  const look = () => {
-    select<Kept>(PROFILES).then(setProfiles).catch(() => {});
-  };
-  const ask = async (what: string, question: () => Promise<Shown>) => {
-    setWorking(what);
-    setError(undefined);
-    try {
-      const found = await question();
-      kept.shown = found;
-      setShown(found);
-      look();
-    } catch (failure) {
-      if (!isConnection(failure)) setError((failure as Error).message);
-    }
-    setWorking("");
-  };
-  const analyse = (text: string) => {
-    const pieces = statements(text);
-    const [query] = pieces;
-    if (!query || pieces.length > 1) {
-      setError(query ? "Only one query can be analysed at a time: remove the others." : "There is no query: write one, such as SELECT count(*) FROM a relation.");
-      return;
-    }
-    return ask("Running it", async () => ({ query: await explained<Run>(`EXPLAIN ANALYZE (FORMAT JSON) ${query.text}`) }));
-  };
-  const watch = (name: string) =>
-    ask("Watching it for 3 s", async () => ({ view: await explained<ViewRun>(`EXPLAIN ANALYZE (DURATION '3s', FORMAT JSON) MATERIALIZED VIEW ${name}`) }));
+  const now = asking.value;
+  const answer = shown.value;
+  const isThere = connection.value === "ok";
+  // After a restart the server knows other profiles than before.
   useEffect(() => {
-    look();
+    if (isThere) select<Kept>(PROFILES).then(setProfiles).catch(() => {});
+  }, [rounds.value, isThere]);
+  useEffect(() => {
+    if (!isThere) return;
     select<{ schema: string; name: string }>(VIEWS)
       .then((rows) => {
-        setViews(rows.map(qualified));
-        setView((chosen) => chosen || (rows[0] ? qualified(rows[0]) : ""));
+        const names = rows.map(qualified);
+        setViews(names);
+        setView((chosen) => (names.includes(chosen) ? chosen : (names[0] ?? "")));
       })
       .catch(() => {});
-  }, []);
+  }, [isThere]);
+  useEffect(() => editor.current?.mark(marks.value), [marks.value]);
+  const tryIt = (query: string) => {
+    editor.current?.set(query);
+    void analyse(query);
+  };
   useEffect(() => {
     const handed = handedTime.value;
     if (!handed) return;
@@ -82,9 +63,7 @@ export function TimePage() {
       setView(handed.view);
       void watch(handed.view);
     } else if (handed.query) {
-      kept.text = handed.query;
-      editor.current?.set(handed.query);
-      void analyse(handed.query);
+      tryIt(handed.query);
     }
   }, [handedTime.value]);
 
@@ -94,24 +73,30 @@ export function TimePage() {
         <Panel title="A query">
           <div class="editor-box low">
             <Editor
-              start={kept.text}
+              start={editorText()}
               label="query to analyse"
               hint="SELECT …"
-              schema={names.value}
               onRun={() => void analyse(editor.current?.text() ?? "")}
-              onChange={(text) => (kept.text = text)}
+              onChange={keepText}
               handle={(handle) => (editor.current = handle)}
             />
           </div>
           <p class="actions">
-            <button class="main" disabled={working !== ""} onClick={() => void analyse(editor.current?.text() ?? "")}>
-              <Icon name="play" /> Run and analyse
-            </button>
+            {now ? (
+              <button class="main danger run" onClick={now.cancel}>
+                <Icon name="stop" /> Cancel
+              </button>
+            ) : (
+              <button class="main run" onClick={() => void analyse(editor.current?.text() ?? "")}>
+                <Icon name="play" /> Run and analyse
+              </button>
+            )}
+            {now && <Stopwatch begun={now.begun} />}
           </p>
         </Panel>
         <Panel title="A view, while it runs">
           {views.length === 0 ? (
-            <p class="quiet">There is no materialized view yet.</p>
+            <p class="quiet view-none">There is no materialized view yet.</p>
           ) : (
               <p class="actions">
                 <select value={view} aria-label="view" onChange={(event) => setView(event.currentTarget.value)}>
@@ -119,7 +104,7 @@ export function TimePage() {
                     <option key={name}>{name}</option>
                   ))}
                 </select>
-                <button disabled={working !== ""} onClick={() => void watch(view)}>
+                <button disabled={now !== undefined} onClick={() => void watch(view)}>
                   <Icon name="live" /> Watch for 3 s
                 </button>
               </p>
@@ -132,10 +117,10 @@ export function TimePage() {
               <li key={profile.id}>
                 <button
                   class="plain"
-                  disabled={working !== ""}
-                  onClick={() => void ask("Asking the model", async () => ({ query: await explained<Run>(`EXPLAIN ANALYZE (FORMAT JSON) PROFILE ${profile.id}`) }))}
+                  disabled={now !== undefined}
+                  onClick={() => void recall(profile.id, profile.query)}
                 >
-                  <code>{profile.query}</code>
+                  <code>{cellText(profile.query)}</code>
                   <span class="quiet">
                     {duration(profile.elapsed_ms / 1e3)}: {profile.verdict}
                   </span>
@@ -146,17 +131,21 @@ export function TimePage() {
         </Panel>
       </div>
       <div class="time-answer" aria-live="polite">
-        <Fault message={error} />
-        {working !== "" && <p class="quiet">{working}…</p>}
-        {shown && ("query" in shown ? <QueryTime run={shown.query} /> : <ViewTime run={shown.view} />)}
-        {!shown && working === "" && !error && (
+        {error.value && <ErrorText error={error.value} />}
+        {now && <p class="quiet">{now.what}…</p>}
+        {answer && (
+          <p class="about">
+            {"query" in answer ? "The query" : "The view"} <code>{cellText(answer.of)}</code>
+          </p>
+        )}
+        {answer && ("query" in answer ? <QueryTime run={answer.query} /> : <ViewTime run={answer.view} />)}
+        {!answer && !now && !error.value && (
           <Empty title="Where did the time go?">
             <p>Run a query here: each piece of its work shows as a bar on the resource that it used, and the model says what would make it faster.</p>
             <p class="actions">
-              <button onClick={() => void analyse("SELECT i % 10 AS k, count(*), avg(i) FROM generate_series(1, 1000000) AS g(i) GROUP BY 1 ORDER BY 2 DESC")}>
-                Try it with a million made-up rows
-              </button>
+              <button onClick={() => tryIt(TRY)}>Try it with a million made-up rows</button>
             </p>
+            <DemoOffer />
           </Empty>
         )}
       </div>

@@ -1,6 +1,6 @@
 // A run as a picture: each resource a band, each monotask a bar in the colour of its stage.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { bytes, count, duration } from "../format";
+import { bytes, duration, plural } from "../format";
 import { colour, isDark } from "../theme";
 import { groups, taskGroups, type Bar, type Group } from "./lanes";
 import type { Profile } from "./profile";
@@ -62,7 +62,7 @@ export function Timeline({ profile }: { profile: Profile }) {
       <canvas
         ref={canvas}
         role="img"
-        aria-label={`${count(total)} pieces of work on ${all.map((group) => group.name).join(", ")} in ${duration(profile.end / 1e9)}; the table below has their sums`}
+        aria-label={`${plural(total, "piece")} of work on ${all.map((group) => group.name).join(", ")} in ${duration(profile.end / 1e9)}; the table below has their sums`}
         style={{ width: "100%", height: `${height}px` }}
         onMouseMove={find}
         onMouseLeave={() => point(undefined)}
@@ -85,7 +85,7 @@ function BarTip({ place: { bar, y }, left }: { place: Place; left: number }) {
       <div>waited {duration((monotask.started_at - monotask.queued_at) / 1e9)}</div>
       {monotask.rows > 0 && (
         <div>
-          {count(monotask.rows)} rows, {bytes(monotask.bytes)}
+          {plural(monotask.rows, "row")}, {bytes(monotask.bytes)}
         </div>
       )}
     </div>

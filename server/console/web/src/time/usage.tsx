@@ -15,10 +15,14 @@ export function Monotasks({ profile, note, aside }: { profile: Profile; note?: s
   return (
     <Panel title={hasMonotasks ? "Monotasks by resource" : "Tasks by stage"} tip={BARS} aside={aside} wide>
       <Timeline profile={profile} />
-      {note && <p class="quiet">{note}</p>}
+      {note && (
+        <p class="quiet" data-tip={BARS} tabIndex={0}>
+          {note}
+        </p>
+      )}
       <ul class="stage-legend">
         {used.map((stage) => (
-          <li key={stage.id}>
+          <li key={stage.id} data-tip={TERMS.stage} tabIndex={0}>
             <i class={`series-${(stage.id % 8) + 1}`} /> <b>stage {stage.id}</b> {stage.name}
           </li>
         ))}
@@ -38,13 +42,13 @@ export function UsageTable({ profile, stages }: { profile: Profile; stages: { id
         rows={rows}
         empty="Nothing was used."
         columns={[
-          { head: "stage", cell: (row) => `${row.stage}: ${names.get(row.stage) ?? ""}` },
-          { head: "resource", cell: (row) => `${resourceName(row.resource, profile.machine)}: ${row.kind ?? ""}` },
-          { head: "monotasks", number: true, cell: (row) => count(row.monotasks) },
+          { head: "stage", tip: TERMS.stage, cell: (row) => `${row.stage}: ${names.get(row.stage) ?? ""}` },
+          { head: "resource", tip: "What it used, and for what kind of work.", cell: (row) => `${resourceName(row.resource, profile.machine)}: ${row.kind ?? ""}` },
+          { head: "monotasks", number: true, tip: "Pieces of work, each of which used this resource only.", cell: (row) => count(row.monotasks) },
           { head: "service", number: true, tip: TERMS.service, cell: (row) => duration(row.service / 1e9) },
           { head: "queue", number: true, tip: TERMS.queued, cell: (row) => duration(row.queue / 1e9) },
-          { head: "rows", number: true, cell: (row) => count(row.rows) },
-          { head: "bytes", number: true, cell: (row) => bytes(row.bytes) },
+          { head: "rows", number: true, tip: "Rows that these pieces of work put out.", cell: (row) => count(row.rows) },
+          { head: "bytes", number: true, tip: "Bytes of these rows, or that were read and written.", cell: (row) => bytes(row.bytes) },
           { head: "used", number: true, tip: TERMS.utilisation, cell: (row) => percent(row.utilisation) },
         ]}
       />

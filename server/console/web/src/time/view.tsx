@@ -1,6 +1,6 @@
 // A running view over some seconds: how busy each stage is, how fresh the view, and what rate it could take.
 import { useEffect, useState } from "preact/hooks";
-import { bytes, count, duration, percent, rate, short } from "../format";
+import { bytes, count, duration, percent, plural, rate } from "../format";
 import { Panel, Table } from "../parts/panel";
 import { Metric } from "../parts/tip";
 import { TERMS } from "../terms";
@@ -19,9 +19,9 @@ export function ViewTime({ run }: { run: ViewRun }) {
   const trace = view.trace?.run;
   const epochs = analysis.epochs;
   const rates = [
-    { name: "now", value: now, tone: "measured" },
-    ...(analysis.head_room ? [{ name: "could take", value: analysis.head_room.rows_per_second, tone: "modelled" }] : []),
-    ...(asked ? [{ name: asked.text, value: asked.headRoom.rows_per_second, tone: "predicted" }] : []),
+    { name: "now", value: now, tone: "measured", tip: "Rows that arrived a second while it was watched." },
+    ...(analysis.head_room ? [{ name: "could take", value: analysis.head_room.rows_per_second, tone: "modelled", tip: TERMS.headRoom }] : []),
+    ...(asked ? [{ name: asked.text, value: asked.headRoom.rows_per_second, tone: "predicted", tip: "The same with the change that the sliders say." }] : []),
   ];
   const most = Math.max(...rates.map((entry) => entry.value), 1);
   const names = new Map(view.stages.map((stage) => [stage.id, stage.name]));
@@ -33,7 +33,7 @@ export function ViewTime({ run }: { run: ViewRun }) {
           {rate(now)}
         </Metric>
         <Metric label="epochs" tip="Epochs that were committed a second.">
-          {short(analysis.epochs_per_second)} /s
+          {rate(analysis.epochs_per_second, "epochs")}
         </Metric>
         <Metric label="fresh in, median" tip={TERMS.freshness}>
           {duration(analysis.freshness ? analysis.freshness.p50 / 1e9 : undefined)}
@@ -63,8 +63,8 @@ export function ViewTime({ run }: { run: ViewRun }) {
       {trace && <LastEpochs run={trace} />}
       {trace && epochs && epochs.epochs > 0 && (
         <Panel title="What if: an epoch" tip="The same model as for a query, asked of each epoch with rows that was seen whole; the means are shown." wide>
-          <p class="quiet">
-            The mean of {count(epochs.epochs)} epochs with rows, each from its cut to its end.
+          <p class="quiet" data-tip="Epochs of which both the beginning and the end were seen." tabIndex={0}>
+            The mean of {plural(epochs.epochs, "epoch")} with rows, each from its cut to its end.
           </p>
           <WhatIf
             subject={{
@@ -86,11 +86,11 @@ export function ViewTime({ run }: { run: ViewRun }) {
             .slice()
             .reverse()
             .map((stage) => (
-              <div key={stage.id} class="stage-bar">
+              <div key={stage.id} class="stage-bar" data-tip={`cpu ${percent(stage.cpu)} of all cores; busiest partition ${stage.busiest} at ${percent(stage.busiest_share)}`} tabIndex={0}>
                 <span class="stage-bar-name">
                   <b>{stage.id}</b> {names.get(stage.id) ?? ""}
                 </span>
-                <div class="bar-track" data-tip={`cpu ${percent(stage.cpu)} of all cores; busiest partition ${stage.busiest} at ${percent(stage.busiest_share)}`}>
+                <div class="bar-track">
                   <div class={`bar series-${(stage.id % 8) + 1}`} style={{ width: `${Math.min(100, Math.max(0.5, stage.cpu * 100))}%` }} />
                   <i class="mark" style={{ left: `${Math.min(100, stage.busiest_share * 100)}%` }} />
                 </div>
@@ -103,13 +103,13 @@ export function ViewTime({ run }: { run: ViewRun }) {
           rows={analysis.stages.slice().reverse()}
           empty=""
           columns={[
-            { head: "stage", cell: (row) => `${row.id}: ${names.get(row.id) ?? ""}` },
-            { head: "tasks", number: true, cell: (row) => count(row.sums.tasks) },
-            { head: "rows in", number: true, cell: (row) => count(row.sums.rows_in) },
-            { head: "rows out", number: true, cell: (row) => count(row.sums.rows_out) },
+            { head: "stage", tip: TERMS.stage, cell: (row) => `${row.id}: ${names.get(row.id) ?? ""}` },
+            { head: "tasks", number: true, tip: "Tasks that ran while it was watched: one for each partition and epoch.", cell: (row) => count(row.sums.tasks) },
+            { head: "rows in", number: true, tip: "Rows that its tasks took.", cell: (row) => count(row.sums.rows_in) },
+            { head: "rows out", number: true, tip: "Rows that its tasks put out.", cell: (row) => count(row.sums.rows_out) },
             { head: "busy", number: true, tip: "Time in which its tasks ran.", cell: (row) => duration(row.sums.busy / 1e9) },
             { head: "queue", number: true, tip: TERMS.queued, cell: (row) => duration(row.sums.queue / 1e9) },
-            { head: "busiest partition", number: true, cell: (row) => `${row.busiest} at ${percent(row.busiest_share)}` },
+            { head: "busiest partition", number: true, tip: "The partition whose tasks ran longest, and the share of the time in which they did. Near 100 %: it is the limit.", cell: (row) => `${row.busiest} at ${percent(row.busiest_share)}` },
           ]}
         />
       </Panel>
@@ -117,7 +117,7 @@ export function ViewTime({ run }: { run: ViewRun }) {
         {analysis.head_room ? (
           <div class="bars">
             {rates.map((entry) => (
-              <div key={entry.name} class="bar-line">
+              <div key={entry.name} class="bar-line" data-tip={entry.tip} tabIndex={0}>
                 <span>{entry.name}</span>
                 <div class="bar-track">
                   <div class={`bar ${entry.tone}`} style={{ width: `${Math.max(0.5, (entry.value / most) * 100)}%` }} />
@@ -127,12 +127,12 @@ export function ViewTime({ run }: { run: ViewRun }) {
             ))}
           </div>
         ) : (
-          <p class="quiet">No rows came while it was watched.</p>
+          <p class="quiet">No rows were committed while it was watched.</p>
         )}
         {asked && <p class="quiet">With {asked.text}, the limit is then {LIMITS[asked.headRoom.limit] ?? asked.headRoom.limit}.</p>}
         {view.log && (
-          <p class="quiet">
-            The log on disk {view.log.disk} was written in {count(view.log.groups)} groups, {bytes(view.log.bytes)}, {duration(view.log.service / view.log.groups / 1e9)} each.
+          <p class="quiet" data-tip="What is written is durable when its group is in the log." tabIndex={0}>
+            The log on disk {view.log.disk} was written in {plural(view.log.groups, "group")}, {bytes(view.log.bytes)}, {duration(view.log.service / view.log.groups / 1e9)} each.
           </p>
         )}
       </Panel>
@@ -151,7 +151,7 @@ function LastEpochs({ run }: { run: Profile }) {
   const shown = window(run, from);
   const drawn = shown.stages.reduce((sum, stage) => sum + stage.tasks.reduce((tasks, task) => tasks + task.monotasks.length, 0), 0);
   const summed = run.stages.some((stage) => stage.tasks.some((task) => task.monotasks.length === 0));
-  const note = `${count(drawn)} monotasks of the last ${duration(shown.end / 1e9)}.${summed ? " Tasks that began before it was watched, and the first of very many, are not drawn; the sums below have them." : " The sums below are of all that was watched."}`;
+  const note = `${plural(drawn, "monotask")} of the last ${duration(shown.end / 1e9)}.${summed ? " Tasks that began before it was watched, and the first of very many, are not drawn; the sums below have them." : " The sums below are of all that was watched."}`;
   const aside = run.end > DRAWN && <button onClick={() => setAll(!all)}>{all ? "Only its last second" : `All ${duration(run.end / 1e9)} of it`}</button>;
   return drawn > 0 ? (
     <Monotasks profile={shown} note={note} aside={aside} />

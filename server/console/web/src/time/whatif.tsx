@@ -57,9 +57,9 @@ function speedText(speed: string): string {
   return speed === "infinite" ? "infinitely fast" : speed === "x1" ? "as it is" : `${speed.slice(1)} times as fast`;
 }
 
-function Slider(props: { name: string; values: readonly (string | number)[]; value: string | number; text: string; off?: string; onChange(value: string | number): void }) {
+function Slider(props: { name: string; tip: string; values: readonly (string | number)[]; value: string | number; text: string; off?: string; onChange(value: string | number): void }) {
   return (
-    <label class={`slider ${props.off ? "off" : ""}`} data-tip={props.off}>
+    <label class={`slider ${props.off ? "off" : ""}`} data-tip={props.off ?? props.tip} tabIndex={props.off ? 0 : undefined}>
       <span>{props.name}</span>
       <input
         type="range"
@@ -85,11 +85,12 @@ function Sliders(props: { wish: Wish; subject: Subject; onChange(wish: Wish): vo
   const noDisk = uses.disk ? undefined : uses.log ? "Its epochs used no disk: the log is written before them." : "No disk was used.";
   return (
     <div class="sliders">
-      <Slider name="cores" values={counts} value={wish.cores} text={`${wish.cores}`} onChange={(cores) => set({ cores: Number(cores) })} />
-      <Slider name="disks" values={DISKS} value={wish.disks} text={`${wish.disks}`} off={noDisk} onChange={(disks) => set({ disks: Number(disks) })} />
-      <Slider name="disk speed" values={SPEEDS} value={wish.disk} text={speedText(wish.disk)} off={noDisk} onChange={(disk) => set({ disk: String(disk) })} />
+      <Slider name="cores" tip="Cores that the machine would have." values={counts} value={wish.cores} text={`${wish.cores}`} onChange={(cores) => set({ cores: Number(cores) })} />
+      <Slider name="disks" tip="Disks among which the data would be spread." values={DISKS} value={wish.disks} text={`${wish.disks}`} off={noDisk} onChange={(disks) => set({ disks: Number(disks) })} />
+      <Slider name="disk speed" tip="How fast each disk would be, against those that were used." values={SPEEDS} value={wish.disk} text={speedText(wish.disk)} off={noDisk} onChange={(disk) => set({ disk: String(disk) })} />
       <Slider
         name="network"
+        tip="How fast the network would be, against the one that was used."
         values={SPEEDS}
         value={wish.network}
         text={speedText(wish.network)}
@@ -98,13 +99,16 @@ function Sliders(props: { wish: Wish; subject: Subject; onChange(wish: Wish): vo
       />
       <Slider
         name="memory"
+        tip="Memory that it could hold, before something has to go to disk."
         values={sizes}
         value={wish.memory}
         text={wish.memory === 0 ? "as it is" : bytes(wish.memory)}
         off={sizes.length > 1 ? undefined : "It held nothing in memory that is counted."}
         onChange={(memory) => set({ memory: Number(memory) })}
       />
-      <p class="quiet">{memoryText(machine.memory)}</p>
+      <p class="quiet" data-tip="The most that it held at once." tabIndex={0}>
+        {memoryText(machine.memory)}
+      </p>
       {uses.input && (
         <label class="check">
           <input type="checkbox" checked={wish.inMemory} onChange={(event) => set({ inMemory: event.currentTarget.checked })} />
@@ -179,9 +183,9 @@ export function WhatIf({ subject, onAnswer }: { subject: Subject; onAnswer?(answ
         <BarLine
           name={answer ? "predicted" : "predicted: move a slider"}
           tip={TERMS.predicted}
-          value={answer?.elapsed ?? measured}
+          value={answer?.elapsed}
           most={longest}
-          tone={answer ? "predicted" : "none"}
+          tone="predicted"
           aside={answer && measured > 0 ? change(answer.elapsed / measured - 1) : ""}
         />
       </div>
@@ -190,25 +194,23 @@ export function WhatIf({ subject, onAnswer }: { subject: Subject; onAnswer?(answ
         rows={subject.usual}
         empty=""
         columns={[
-          { head: "what if", cell: (row) => scenarioText(row.scenario) },
+          { head: "what if", tip: "What would be different.", cell: (row) => scenarioText(row.scenario) },
           { head: "perfect", number: true, tip: TERMS.modelled, cell: (row) => duration(row.modelled / 1e9) },
           { head: "predicted", number: true, tip: TERMS.predicted, cell: (row) => duration(row.elapsed / 1e9) },
-          { head: "change", number: true, cell: (row) => (measured > 0 ? change(row.elapsed / measured - 1) : "") },
+          { head: "change", number: true, tip: "Against what was measured.", cell: (row) => (measured > 0 ? change(row.elapsed / measured - 1) : "") },
         ]}
       />
     </div>
   );
 }
 
-function BarLine(props: { name: string; tip: string; value: number; most: number; tone: string; aside?: string }) {
+function BarLine(props: { name: string; tip: string; value: number | undefined; most: number; tone: string; aside?: string }) {
   return (
-    <div class="bar-line">
-      <span data-tip={props.tip}>{props.name}</span>
-      <div class="bar-track">
-        <div class={`bar ${props.tone}`} style={{ width: `${Math.max(0.5, (props.value / props.most) * 100)}%` }} />
-      </div>
+    <div class="bar-line" data-tip={props.tip} tabIndex={0}>
+      <span>{props.name}</span>
+      <div class="bar-track">{props.value !== undefined && <div class={`bar ${props.tone}`} style={{ width: `${Math.max(0.5, (props.value / props.most) * 100)}%` }} />}</div>
       <span class="number">
-        {duration(props.value / 1e9)} {props.aside}
+        {props.value === undefined ? "–" : duration(props.value / 1e9)} {props.aside}
       </span>
     </div>
   );
