@@ -51,18 +51,12 @@ pub async fn start(directory: &Path) -> Result<Server, Failure> {
     Ok(Server::start(throw_away(directory)).await?)
 }
 
-/// As [`start`], on a clock that is set by hand; where [`machines`] are wanted, with one.
+/// As [`start`], on a clock that is set by hand.
 ///
 /// # Errors
 /// The server cannot be started.
 pub async fn start_on(directory: &Path, clock: &Arc<VirtualClock>) -> Result<Server, Failure> {
-    let (config, clock) = (throw_away(directory), Some(Arc::clone(clock)));
-    if !machines::are_wanted() {
-        return Ok(Server::start_on(config, clock).await?);
-    }
-    let server = Server::start_on(machines::taking(config), clock).await?;
-    machines::join(&server).await?;
-    Ok(server)
+    Ok(Server::start_on(throw_away(directory), Some(Arc::clone(clock))).await?)
 }
 
 /// A connection. It lives as long as the client that is returned.

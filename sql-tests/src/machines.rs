@@ -1,8 +1,11 @@
 //! Servers of this process whose views are on a worker beside them, as on another machine: what tests of SQL ask is to be answered the same.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_cli::test::{VirtualClock, throw_away};
 use millrace_schedule::driver::Spread;
 use millrace_wire::Server;
 use millrace_wire::cluster::{Worker, WorkerArgs};
@@ -10,19 +13,28 @@ use millrace_wire::config::Config;
 
 use crate::{Failure, connect, rows};
 
-/// The variable with which servers of [`crate::start_on`] have such a worker.
+/// The variable with which servers of [`start_on`] have such a worker.
 const WANTED: &str = "MILLRACE_TEST_MACHINES";
 const TOKEN: &str = "the token of a test";
 /// How long it may take until the worker takes part.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether servers are to have one.
-pub fn are_wanted() -> bool {
-    std::env::var_os(WANTED).is_some()
+/// As [`crate::start_on`]; with a worker beside it, if the variable is there.
+///
+/// # Errors
+/// The server cannot be started, or the worker does not take part.
+pub async fn start_on(directory: &Path, clock: &Arc<VirtualClock>) -> Result<Server, Failure> {
+    if std::env::var_os(WANTED).is_none() {
+        return crate::start_on(directory, clock).await;
+    }
+    let config = taking(throw_away(directory));
+    let server = Server::start_on(config, Some(Arc::clone(clock))).await?;
+    join(&server).await?;
+    Ok(server)
 }
 
 /// The configuration of a server that takes workers in, and puts something of every view on each.
-pub fn taking(mut config: Config) -> Config {
+fn taking(mut config: Config) -> Config {
     config.cluster = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     config.cluster_token = Some(TOKEN.to_owned());
     config.tuning.pipeline_spread = Spread::All;
@@ -33,7 +45,7 @@ pub fn taking(mut config: Config) -> Config {
 ///
 /// # Errors
 /// It does not take part.
-pub async fn join(server: &Server) -> Result<(), Failure> {
+async fn join(server: &Server) -> Result<(), Failure> {
     let address = server.cluster_addr().ok_or("the server takes no workers in")?;
     let args = WorkerArgs {
         join: address.to_string(),

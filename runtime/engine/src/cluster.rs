@@ -13,15 +13,14 @@
 //! A host that is lost takes nothing with it that cannot be made again: its partitions are restored elsewhere from the last
 //! checkpoint. It keeps nothing over a loss of its link, and joins again as a new worker.
 
-mod coordinator;
 mod host;
-mod image;
-mod members;
-mod protocol;
+pub(crate) mod image;
+pub(crate) mod members;
+pub(crate) mod protocol;
 pub(crate) mod rows;
 
-pub(crate) use host::batch_of;
 pub use host::{Definitions, Host, HostOptions, JoinError, Left};
+pub(crate) use host::{batch_of, next_batch};
 pub(crate) use members::Cluster;
 pub use members::HostStatus;
 pub(crate) use protocol::{Request, ToHost};

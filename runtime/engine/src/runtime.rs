@@ -6,6 +6,7 @@ mod decisions;
 pub(crate) mod definitions;
 pub(crate) mod durable;
 pub(crate) mod follow;
+mod machines;
 mod memory;
 mod queries;
 mod relations;
@@ -40,15 +41,14 @@ use millrace_storage::{Checkpoints, LogStore};
 use parking_lot::RwLock;
 
 use self::backfill::Jobs;
+pub use self::backpressure::{FeedStatus, Lack};
 use self::decisions::Decisions;
 use self::durable::Checkpointing;
 use self::durable::writer::{CheckpointRecord, CheckpointTotals, Durable};
 pub use self::relations::{SourceKind, SourceSpec};
+pub use self::workers::WorkerStatus;
 use self::write::{WriteToken, Writes};
 use crate::checkpoint::encode::Slices;
-
-pub use self::backpressure::{FeedStatus, Lack};
-pub use self::workers::WorkerStatus;
 use crate::clock::{Clock, SystemClock};
 use crate::cluster::Cluster;
 use crate::error::{Result, RuntimeError};
@@ -503,7 +503,7 @@ impl Runtime {
         }
     }
 
-    /// Has the workers' queries be as if each had a link of this rate, for measurements; `None`: they share their memory.
+    /// Has workers' queries be as if each had a link of this rate, for measurements; `None`: they share their memory.
     pub fn set_network_rate(&self, bytes_per_second: Option<u64>) {
         self.engine.machine.network.set_bytes_per_second(bytes_per_second);
     }

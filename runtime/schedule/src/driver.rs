@@ -308,11 +308,10 @@ impl Driver {
         }
         // A worker joined when it was being closed: nothing moves before it is in a checkpoint.
         let has_to_stay = is_on && !pipeline.is_checkpointed();
-        let old = pipeline.template.as_ref().filter(|_| has_to_stay);
-        let stays = old.map(|old| old.placement.clone()).filter(|old| {
-            let is_there = |worker| self.workers.contains(worker) || self.leaving.contains(worker);
-            *old != placement && old.iter().all(is_there)
-        });
+        let is_there = |worker| self.workers.contains(worker) || self.leaving.contains(worker);
+        let stays = (pipeline.template.as_ref())
+            .filter(|old| has_to_stay && old.would_move(&placement) && old.placement.iter().all(is_there))
+            .map(|old| old.placement.clone());
         let is_closed_again = stays.is_some();
         placement = stays.unwrap_or(placement);
         let is_checkpointed = pipeline.is_checkpointed() && !pipeline.views.is_empty();

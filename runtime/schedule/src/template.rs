@@ -98,6 +98,13 @@ impl Template {
         self.placement[partition % self.placement.len()]
     }
 
+    /// Whether a partition of its views would live elsewhere under this placement.
+    pub fn would_move(&self, placement: &[WorkerId]) -> bool {
+        let partitions = self.views.iter().map(|view| view.partitions).max();
+        (0..partitions.unwrap_or(0))
+            .any(|partition| self.worker(partition) != placement[partition % placement.len()])
+    }
+
     /// Workers that take part in every epoch: those with tasks, and the cutter.
     pub fn participants(&self) -> Vec<WorkerId> {
         let mut workers: Vec<WorkerId> = self

@@ -139,7 +139,7 @@ impl DatabaseOptions {
 }
 
 /// The time between two heartbeats where there may be machines; one that misses five is held to be lost.
-const HEARTBEAT_OF_MACHINES: Duration = Duration::from_millis(300);
+const HEARTBEAT_OF_MACHINES: Duration = Duration::from_millis(250);
 
 /// Partitions of a view, at the least, where machines may join.
 const PARTITIONS_OF_MACHINES: usize = 16;

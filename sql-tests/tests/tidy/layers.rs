@@ -14,6 +14,7 @@ const LAYERS: &[&str] = &[
     // What lasts.
     "millrace-storage",
     // What runs.
+    "millrace-mesh",
     "millrace-schedule",
     "millrace-resource",
     "millrace-state",

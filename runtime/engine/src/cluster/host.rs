@@ -176,7 +176,7 @@ fn answer(inner: Option<Arc<Inner>>, request: Body) -> BoxFuture<'static, Result
 }
 
 /// The next batch of a channel as bytes; without parts if there are no more.
-pub(super) async fn next_batch(
+pub(crate) async fn next_batch(
     worker: &Worker,
     flow: FlowId,
     partition: usize,

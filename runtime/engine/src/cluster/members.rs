@@ -20,15 +20,15 @@ pub(crate) struct Member {
     pub id: WorkerId,
     pub about: About,
     pub since: Instant,
-    pub(super) link: Link,
-    pub(super) is_leaving: AtomicBool,
+    pub(crate) link: Link,
+    pub(crate) is_leaving: AtomicBool,
     /// What it says from now on counts for nothing.
-    pub(super) is_evicted: AtomicBool,
+    pub(crate) is_evicted: AtomicBool,
     /// What is here of the state there.
-    pub(super) held: Mutex<HashMap<(Part, u64), HeldPart>>,
+    pub(crate) held: Mutex<HashMap<(Part, u64), HeldPart>>,
 }
 
-pub(super) type HeldPart = Arc<tokio::sync::Mutex<image::Held>>;
+pub(crate) type HeldPart = Arc<tokio::sync::Mutex<image::Held>>;
 
 impl Member {
     pub fn tell(&self, message: &ToHost) {
@@ -66,7 +66,7 @@ impl Member {
         self.is_leaving.load(Ordering::Relaxed)
     }
 
-    pub(super) fn is_evicted(&self) -> bool {
+    pub(crate) fn is_evicted(&self) -> bool {
         self.is_evicted.load(Ordering::SeqCst)
     }
 }
@@ -85,9 +85,9 @@ pub struct HostStatus {
 /// Hosts that take part.
 #[derive(Default)]
 pub(crate) struct Cluster {
-    pub(super) members: RwLock<BTreeMap<WorkerId, Arc<Member>>>,
+    pub(crate) members: RwLock<BTreeMap<WorkerId, Arc<Member>>>,
     /// Held while a view is made known to all workers, and while a host joins: each host is told of each view once.
-    pub(super) installing: Mutex<()>,
+    pub(crate) installing: Mutex<()>,
 }
 
 impl Cluster {
@@ -132,7 +132,7 @@ impl Cluster {
     }
 }
 
-pub(super) fn filling_of(view: &ViewInstance) -> Filling {
+pub(crate) fn filling_of(view: &ViewInstance) -> Filling {
     Filling {
         view: view.id,
         incarnation: view.shape.incarnation,
@@ -145,7 +145,7 @@ pub(super) fn filling_of(view: &ViewInstance) -> Filling {
 }
 
 /// Tells a host of a view. One without a definition cannot be where there are hosts.
-pub(super) fn install_on(member: &Member, view: &ViewInstance, is_new: bool) {
+pub(crate) fn install_on(member: &Member, view: &ViewInstance, is_new: bool) {
     let Some(definition) = view.definition.clone() else {
         let why = "it has no definition from which another machine could make it";
         tracing::error!(view = %view.name, "a view failed, and the others continue: {why}");

@@ -1,4 +1,4 @@
-//! The coordinator's side: hosts that have joined, what they are told, and what they ask for.
+//! Workers of other processes: how they are taken in, what they are told, and what they ask for.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -17,11 +17,11 @@ use millrace_storage::ChangeBatch;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::members::{Member, filling_of, install_on};
-use super::protocol::{Hello, Request, ToCoordinator, ToHost, decode, without_header};
-use super::{image, rows};
+use super::Engine;
+use crate::cluster::members::{Member, filling_of, install_on};
+use crate::cluster::protocol::{Hello, Request, ToCoordinator, ToHost, decode, without_header};
+use crate::cluster::{image, next_batch, rows};
 use crate::error::{Result, RuntimeError};
-use crate::runtime::Engine;
 use crate::worker::{Image, ViewInstance};
 
 /// How often a host is told that the coordinator is there.
@@ -330,7 +330,7 @@ impl Engine {
                 done,
             } => {
                 let worker = self.workers.get(of).ok_or("there is no such worker")?;
-                super::host::next_batch(&worker, flow, partition, done).await
+                next_batch(&worker, flow, partition, done).await
             }
             Request::Materialize { task, incarnation } => {
                 let changes = rows::decode(without_header(body))?;
