@@ -42,9 +42,7 @@ pub fn encode(changes: &[ChangeBatch]) -> Result<Body, String> {
         write().map_err(|error| error.to_string())?;
         parts.push(Bytes::from(bytes));
         for weights in same.iter().filter_map(|batch| batch.weights.as_ref()) {
-            parts.push(Bytes::copy_from_slice(
-                Buffer::from(weights.values().clone().into_inner()).as_slice(),
-            ));
+            parts.push(Bytes::copy_from_slice(weights.values().inner().as_slice()));
         }
         streams.push(same.iter().map(|batch| batch.weights.is_some()).collect());
     }

@@ -1,3 +1,5 @@
+//! Links over loopback: order, answers, ends, and who is not taken.
+
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
