@@ -1,5 +1,6 @@
 //! Every suite at its small size, in this process: its experiments work, give numbers, and can be kept.
 
+mod cluster;
 mod common;
 mod doors;
 mod drizzle;
