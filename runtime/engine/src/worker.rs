@@ -242,15 +242,11 @@ impl Worker {
         self.views.write().remove(&view);
     }
 
-    fn view(&self, id: RelationId, incarnation: u64) -> Option<Arc<ViewInstance>> {
+    /// A view, if its operators are known here as of this attempt at it.
+    pub(crate) fn view(&self, id: RelationId, incarnation: u64) -> Option<Arc<ViewInstance>> {
         let views = self.views.read();
         let view = views.get(&id)?;
         (view.shape.incarnation == incarnation).then(|| Arc::clone(view))
-    }
-
-    /// A view, if its operators are known here as of this attempt at it.
-    pub(crate) fn view_of(&self, id: RelationId, incarnation: u64) -> Option<Arc<ViewInstance>> {
-        self.view(id, incarnation)
     }
 
     /// Which attempt at a view is known here.

@@ -78,7 +78,7 @@ impl Workers {
     /// A view, if there is this attempt at it.
     pub fn view(&self, id: RelationId, incarnation: u64) -> Option<Arc<ViewInstance>> {
         let workers = self.by_id.read();
-        workers.values().next()?.view_of(id, incarnation)
+        workers.values().next()?.view(id, incarnation)
     }
 
     /// Starts another worker, which reaches the rest by this transport.

@@ -185,14 +185,7 @@ pub(crate) async fn next_batch(
     let batch = worker.next_batch(flow, partition, done).await;
     match batch.map_err(|error| error.to_string())? {
         None => Ok(Body::default()),
-        Some(Batch { id, rows }) => {
-            let Body { header, mut parts } = rows::encode(&rows)?;
-            parts.insert(0, header);
-            Ok(Body {
-                header: encode(&id)?.into(),
-                parts,
-            })
-        }
+        Some(Batch { id, rows }) => with_header(&id, rows::encode(&rows)?),
     }
 }
 
@@ -373,6 +366,8 @@ impl Inner {
                         last_heard = Instant::now();
                         if let Err(why) = self.hear(message) {
                             self.tell(&ToCoordinator::Unfit(why.clone()));
+                            // The coordinator closes the link once it has read why.
+                            let _ = tokio::time::timeout(SILENCE_MAX, self.link.closed()).await;
                             return Left::Unfit(why);
                         }
                     }
@@ -408,7 +403,7 @@ impl Inner {
                 self.worker().uninstall(view);
             }
             ToHost::Filling(filling) => {
-                if let Some(view) = self.worker().view_of(filling.view, filling.incarnation) {
+                if let Some(view) = self.worker().view(filling.view, filling.incarnation) {
                     view.set_filling(filling.is_filling, filling.is_bulk, &filling.first);
                 }
             }
@@ -417,7 +412,7 @@ impl Inner {
                 incarnation,
                 why,
             } => {
-                if let Some(view) = self.worker().view_of(view, incarnation)
+                if let Some(view) = self.worker().view(view, incarnation)
                     && view.failure().is_none()
                 {
                     view.set_aside(why, false);
@@ -441,7 +436,7 @@ impl Inner {
             identity,
             is_new,
         } = installed;
-        if self.worker().view_of(shape.id, shape.incarnation).is_some() {
+        if self.worker().view(shape.id, shape.incarnation).is_some() {
             return Ok(());
         }
         let made = self.make(name.clone(), &shape, definition, &identity);

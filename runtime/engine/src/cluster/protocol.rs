@@ -202,12 +202,15 @@ pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, String> {
     millrace_schedule::message::decode(bytes).map_err(|error| error.to_string())
 }
 
-/// The first part of a body is the header of what comes with the request: joins both.
-pub fn with_header(request: &Request, what: Body) -> Result<Body, String> {
-    let Body { header, mut parts } = what;
-    parts.insert(0, header);
+/// Puts a header before a body, whose own header becomes its first part.
+///
+/// # Errors
+/// The header cannot be encoded.
+pub fn with_header(header: &impl Serialize, what: Body) -> Result<Body, String> {
+    let mut parts = what.parts;
+    parts.insert(0, what.header);
     Ok(Body {
-        header: encode(request)?.into(),
+        header: encode(header)?.into(),
         parts,
     })
 }

@@ -238,6 +238,7 @@ impl Engine {
             },
             ToCoordinator::Unfit(why) => {
                 tracing::error!(worker = member.id.0, "a worker leaves: {why}");
+                member.link.close();
             }
             // One of the two has to go: what they owe each other nobody can say again.
             ToCoordinator::Unlinked { from } => {

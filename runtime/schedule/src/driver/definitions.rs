@@ -160,9 +160,8 @@ impl Driver {
         pipeline.views.extend(other.views);
         pipeline.faucets.extend(other.faucets);
         pipeline.hosts.extend(other.hosts);
-        let is_checkpointed = are_checkpointed;
         pipeline.skip_to(other.committed);
-        pipeline.begin_from(is_checkpointed);
+        pipeline.begin_from(are_checkpointed);
         let waiting: BTreeSet<Ticket> = pipeline.tickets.iter().copied().chain(other.tickets).collect();
         pipeline.tickets = waiting.into_iter().collect();
         let epoch = pipeline.committed;

@@ -50,6 +50,15 @@ impl Definitions for Plans {
     }
 }
 
+/// Cannot plan anything.
+struct NoPlans;
+
+impl Definitions for NoPlans {
+    fn plan(&self, _definition: &[u8]) -> Result<StageGraph, String> {
+        Err("no such function".to_owned())
+    }
+}
+
 /// A coordinator that hosts can join, and those that have.
 struct Machines {
     fixture: Fixture,
@@ -71,6 +80,11 @@ impl Machines {
     }
 
     async fn join(&mut self) -> u32 {
+        self.join_with(Arc::clone(&self.fixture.plans) as Arc<dyn Definitions>)
+            .await
+    }
+
+    async fn join_with(&mut self, plans: Arc<dyn Definitions>) -> u32 {
         let directory = tempfile::tempdir().unwrap();
         let options = HostOptions {
             coordinator: self.address.clone(),
@@ -87,7 +101,6 @@ impl Machines {
             directory: directory.path().to_owned(),
         };
         let listener = Listener::bind("127.0.0.1:0", Token::new("token")).await.unwrap();
-        let plans = Arc::clone(&self.fixture.plans) as Arc<dyn Definitions>;
         let host = Host::join(options, plans, listener).await.unwrap();
         let id = host.id();
         self.hosts.push((host, directory));
@@ -197,6 +210,33 @@ async fn views_equal_the_batch_answer_while_machines_are_killed() {
         }
         let (restored, _) = machines.fixture.runtime.recoveries();
         assert!(restored > 0, "seed {seed}");
+        machines.fixture.runtime.shutdown().await;
+    }
+}
+
+/// It says why and goes, and the views are right without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_cannot_make_a_view_leaves() {
+    for seed in some_seeds(1) {
+        println!("seed {seed}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut machines = Machines::over(RuntimeOptions {
+            spread: Spread::All,
+            ..RuntimeOptions::new(1)
+        })
+        .await;
+        let mut after = millrace_engine::WriteToken::default();
+        let id = machines.join_with(Arc::new(NoPlans)).await;
+        machines.fixture.create_view(QUERIES[0]).await;
+        let (host, _directory) = machines.hosts.remove(0);
+        let left = tokio::time::timeout(Duration::from_secs(20), host.ended()).await;
+        match left.unwrap() {
+            Left::Unfit(why) => assert!(why.contains("no such function"), "{why}"),
+            other => panic!("it left as {other:?}"),
+        }
+        machines.until(|all| !all.contains(&id)).await;
+        after.merge(&machines.fixture.change(&mut random).await);
+        machines.fixture.check(&after, &format!("seed {seed}")).await;
         machines.fixture.runtime.shutdown().await;
     }
 }
