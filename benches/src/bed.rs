@@ -3,13 +3,14 @@
 //! For what is not about the server's start and end: those suites take a [`crate::target::Target`].
 
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use millrace_engine::{Runtime, WriteToken};
 use millrace_planner::RelationId;
-
+use millrace_sql_tests::postgres::Postgres;
 use millrace_storage::ChangeBatch;
 use millrace_wire::{Config, Server};
 use tempfile::TempDir;
@@ -42,6 +43,19 @@ impl Place {
         };
         directory.map_err(BenchError::io("cannot make a directory"))
     }
+}
+
+/// A PostgreSQL server on a directory of its own; `None`: its programs are not there ([`millrace_sql_tests::postgres::BIN`]).
+///
+/// # Errors
+/// It does not start.
+pub fn postgres() -> Result<Option<(Postgres, TempDir)>, BenchError> {
+    let directory = Place::Disk.directory()?;
+    // It may be run by another user, who is to get into it.
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))
+        .map_err(BenchError::io("cannot open a directory to others"))?;
+    let postgres = Postgres::start(&directory.path().join("postgres"))?;
+    Ok(postgres.map(|postgres| (postgres, directory)))
 }
 
 /// A server of this process on any free ports.

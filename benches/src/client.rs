@@ -31,6 +31,11 @@ impl Client {
         let mut config = tokio_postgres::Config::new();
         config.host(address.ip().to_string()).port(address.port());
         config.user(user).dbname("millrace");
+        Self::connect_to(&config).await
+    }
+
+    /// Connects to any server that speaks the protocol.
+    pub async fn connect_to(config: &tokio_postgres::Config) -> Result<Self, BenchError> {
         let connected = config.connect(NoTls).await;
         let (inner, connection) = connected.map_err(BenchError::postgres("cannot connect"))?;
         // It ends with the client; what breaks it is reported to whoever waits for an answer.

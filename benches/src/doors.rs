@@ -18,7 +18,6 @@ mod snapshot;
 
 pub use freshness::Feed;
 
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -27,7 +26,7 @@ use millrace_sql_tests::kafka::{Broker, JARS};
 use millrace_sql_tests::postgres::{BIN, Postgres};
 use tempfile::TempDir;
 
-use crate::bed::Place;
+use crate::bed::{self, Place};
 use crate::client::Client;
 use crate::error::BenchError;
 use crate::results::Run;
@@ -151,18 +150,12 @@ fn broker() -> Result<(Broker, TempDir), BenchError> {
 
 /// A PostgreSQL server on a directory of its own.
 fn postgres() -> Result<(Postgres, TempDir), BenchError> {
-    let directory = Place::Disk.directory()?;
-    // It may be run by another user, who is to get into it.
-    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))
-        .map_err(BenchError::io("cannot open a directory to others"))?;
-    let postgres = Postgres::start(&directory.path().join("postgres"))?;
-    let postgres = postgres.ok_or_else(|| {
+    bed::postgres()?.ok_or_else(|| {
         BenchError::Server(format!(
             "there is no PostgreSQL: set {BIN} to the folder of its programs (initdb, postgres), or choose other experiments \
              with --only kafka"
         ))
-    })?;
-    Ok((postgres, directory))
+    })
 }
 
 /// For `map_err`: an error of the broker or of the client of it.

@@ -10,6 +10,7 @@
 //!        │   └─ bed ── such a server, which rows are handed to as Arrow
 //!        ├─ doors ── a real broker and a real PostgreSQL server, and a server that reads them
 //!        ├─ cluster ── a real server, and workers on machines of their own
+//!        ├─ serving ── look-ups and small writes of applications, beside PostgreSQL
 //!        ├─ tenants ── a real server, whose clients mean each other no good
 //!        ├─ tpch, ivm, ingest ── the runtime alone, and storage alone
 //!        ├─ crash, soak, random_views ── the tests that take as long as one likes, with their results kept
@@ -46,6 +47,7 @@ pub mod plot;
 pub mod process;
 pub mod random_views;
 pub mod results;
+pub mod serving;
 pub mod size;
 pub mod soak;
 pub mod statistics;
@@ -75,6 +77,7 @@ pub const SUITES: &[Entry] = &[
     Entry::of::<durability::writes::Writes>(),
     Entry::of::<faucet::Faucet>(),
     Entry::of::<doors::Doors>(),
+    Entry::of::<serving::Serving>(),
     Entry::of::<tenants::Tenants>(),
     Entry::of::<cluster::Cluster>(),
 ];

@@ -12,5 +12,6 @@ mod ivm;
 mod mapreduce;
 mod monotasks;
 mod neptune;
+mod serving;
 mod tenants;
 mod tpch;

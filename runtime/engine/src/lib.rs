@@ -59,5 +59,5 @@ pub use runtime::{
     FeedStatus, Lack, PipelineStatus, Runtime, RuntimeOptions, SourceKind, SourceSpec, ViewStatus,
     WorkerStatus,
 };
-pub use snapshot::{Snapshot, scanned_rows};
+pub use snapshot::{Found, Snapshot, scanned_rows};
 pub use worker::{ActivityCounts, Filled, ViewSpec};

@@ -1,6 +1,7 @@
 //! Reading: relations at one committed epoch, as DataFusion tables.
 
 mod keys;
+mod look_up;
 mod provider;
 mod scan;
 
@@ -18,6 +19,7 @@ use millrace_storage::{LogHold, LogStore};
 use crate::error::{Result, RuntimeError};
 use crate::relation::Relation;
 use crate::versions::Pin;
+pub use look_up::Found;
 use provider::SnapshotTable;
 pub(crate) use scan::SnapshotScan;
 pub use scan::scanned_rows;
@@ -156,16 +158,21 @@ impl Snapshot {
         relation: RelationId,
         known: &SchemaRef,
     ) -> Result<Arc<dyn TableProvider>> {
+        Ok(Arc::new(SnapshotTable::new(
+            self.readable(relation)?.clone(),
+            known,
+        )?))
+    }
+
+    fn readable(&self, relation: RelationId) -> Result<&Frozen> {
         let frozen = self.frozen(relation)?;
-        if let Relation::View(view) = frozen.relation.as_ref()
-            && let Some(why) = view.failure()
-        {
-            return Err(RuntimeError::ViewFailed {
+        match frozen.relation.as_ref() {
+            Relation::View(view) if let Some(why) = view.failure() => Err(RuntimeError::ViewFailed {
                 view: view.name.clone(),
                 why,
-            });
+            }),
+            _ => Ok(frozen),
         }
-        Ok(Arc::new(SnapshotTable::new(frozen.clone(), known)?))
     }
 
     pub(crate) fn frozen(&self, relation: RelationId) -> Result<&Frozen> {

@@ -226,6 +226,11 @@ impl Settings {
         }
     }
 
+    /// Whether all settings have the same values.
+    pub fn is_same(&self, other: &Settings) -> bool {
+        Arc::ptr_eq(&self.changed, &other.changed) || self.changed == other.changed
+    }
+
     /// Every setting, by name.
     pub fn all(&self) -> Vec<Shown> {
         let shown = |name: &str, known: Option<&'static Known>| {

@@ -43,6 +43,23 @@ pub fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     })
 }
 
+/// The text and the type's name of a cast that stands for the value of a parameter; NULL has no text.
+pub fn cast_literal(expr: &Expr) -> Option<(Option<&str>, &str)> {
+    let Expr::Function(function) = expr else {
+        return None;
+    };
+    let is_cast = matches!(function.name.0.as_slice(), [only] if only.as_ident().is_some_and(|name| name.value == crate::cast::NAME));
+    let [Expr::Value(value), Expr::Value(name)] = arguments(function)[..] else {
+        return None;
+    };
+    match (&value.value, &name.value) {
+        _ if !is_cast => None,
+        (Value::Null, Value::SingleQuotedString(name)) => Some((None, name)),
+        (Value::SingleQuotedString(text), Value::SingleQuotedString(name)) => Some((Some(text), name)),
+        _ => None,
+    }
+}
+
 /// A value as a column of this type and name takes it; of a CASE each branch is, since literals among them are of the column's type.
 pub fn assigned(value: &Expr, type_name: &str, column: &str) -> Expr {
     if let Expr::Case {

@@ -19,6 +19,7 @@ use millrace_schedule::cpu::QueryClass;
 use postgres_types::Type;
 
 use crate::copy_in::{self, CopyIn, IngestFormat};
+use crate::look_up::shape_of;
 use crate::outcome::Outcome;
 use crate::prepared::{Prepared, bytes_of};
 use crate::session::Session;
@@ -80,6 +81,7 @@ impl Session {
                 said: String::new(),
                 began_at_ms: now_ms(),
                 columns: None,
+                shape: None,
                 _charge: None,
             }));
         };
@@ -88,12 +90,14 @@ impl Session {
         let _planning = self.keep_planning(&parsed)?;
         let (param_types, columns) =
             parameters::describe(self, &parsed, types).map_err(|error| position::locate(error, &parsed))?;
+        let shape = shape_of(&parsed);
         Ok(Arc::new(Prepared {
             parsed: Some(Arc::new(parsed)),
             param_types,
             said: String::new(),
             began_at_ms: now_ms(),
             columns,
+            shape,
             _charge: Some(charge),
         }))
     }
@@ -130,7 +134,14 @@ impl Session {
     ) -> SqlResult<Outcome> {
         match &prepared.parsed {
             None => Ok(Outcome::Empty),
-            Some(parsed) => self.execute_parsed(parsed, &prepared.param_types, params).await,
+            Some(parsed) => {
+                if prepared.shape.is_some()
+                    && let Some(outcome) = self.look_up(prepared, params.clone(), &parsed.text).await?
+                {
+                    return Ok(outcome);
+                }
+                self.execute_parsed(parsed, &prepared.param_types, params).await
+            }
         }
     }
 
@@ -139,6 +150,9 @@ impl Session {
     /// # Errors
     /// The text is not SQL; nothing was executed.
     pub async fn run(self: &Arc<Self>, sql: &str) -> SqlResult<SimpleQuery> {
+        if let Some(outcome) = self.answer_known(sql).await? {
+            return Ok(SimpleQuery::answered(Arc::clone(self), outcome));
+        }
         let parsed = self.parse(sql).await;
         let parsed = parsed.and_then(|statements| Ok((self.keep_trees(&statements)?, statements)));
         match parsed {

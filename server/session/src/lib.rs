@@ -5,7 +5,8 @@
 //!     ├── parameters ── what a prepared statement needs and answers with
 //!     ├── statement ── the statements, one kind a file          access ── what each needs
 //!     │     ├── copy_in ── rows that a client sends           keys ── keys that exist already
-//!     │     └── query ── a bound query on the runtime         names, constants, object_names ── what a statement's words mean
+//!     │     ├── query ── a bound query on the runtime         names, constants, object_names ── what a statement's words mean
+//!     ├── look_up ── what needs no plan         known, template, key_select ── statements that came before; SELECTs by equality
 //!     └── write ── locks, a transaction's changes, the atomic append         overlay, own_changes ── a transaction sees its own
 //!   session ── Session: what one client has         identity ── as whom it acts
 //!     └── transaction; implicit ── of several statements without BEGIN         cursor, outcome, notice, position
@@ -18,8 +19,7 @@
 //! let session = Session::new(db, info)?;                         // 3D000 when the database is unknown
 //! simple query:    let mut query = session.run(sql).await?;      // parse errors come from here
 //!                  while let Some(outcome) = query.next().await { .. }   // stop at the first error
-//! extended query:  let parsed = session.parse(sql).await?;       // one statement, or none
-//!                  let prepared = session.prepare(parsed.pop(), &types).await?;
+//! extended query:  let prepared = session.prepare_text(sql, &types).await?;   // one statement, or none
 //!                  session.execute(&prepared, params).await?
 //!                  session.begin_implicit(&prepared) before those of a pipeline, session.end_implicit().await? at its Sync
 //! ingest:          session.ingest("stream", IngestFormat::NdJson, body).await?
@@ -56,9 +56,14 @@ mod identity;
 mod implicit;
 #[cfg(test)]
 mod job_tests;
+mod key_select;
 mod keys;
+mod known;
 mod light;
 pub mod limits;
+mod look_up;
+#[cfg(test)]
+mod look_up_tests;
 #[cfg(test)]
 mod memory_tests;
 mod names;
@@ -66,6 +71,7 @@ mod news;
 mod notice;
 mod object_names;
 mod outcome;
+mod output_columns;
 mod overlay;
 mod overriding;
 mod own_changes;
@@ -95,6 +101,7 @@ mod subscribe_tests;
 mod subscription_tests;
 #[cfg(test)]
 mod table_log_tests;
+mod template;
 #[cfg(test)]
 mod temporary_tests;
 #[cfg(test)]

@@ -7,6 +7,8 @@ use millrace_parser::Parsed;
 use millrace_resource::memory::Charge;
 use postgres_types::Type;
 
+use crate::key_select::Shape;
+
 /// A statement that was parsed, and planned far enough to know its parameters and columns.
 #[derive(Debug)]
 pub struct Prepared {
@@ -20,6 +22,8 @@ pub struct Prepared {
     pub began_at_ms: i64,
     /// The columns that the statement answers with; `None` when it answers with none.
     pub columns: Option<SchemaRef>,
+    /// Of a SELECT by equality, what an index is asked for.
+    pub(crate) shape: Option<Shape>,
     /// What it takes.
     pub(crate) _charge: Option<Charge>,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
@@ -21,7 +21,6 @@ use millrace_catalog::limits::Limits;
 use millrace_clarity::Profile;
 use millrace_database::running::Running;
 use millrace_engine::{Partitions, QueryOptions, table_rows};
-use millrace_functions::sql::output_types::Notes;
 use millrace_functions::sql::{sort_key, zoned_cast};
 use millrace_planner::RelationId;
 use millrace_planner::query::generic_join::{CyclicJoinChoice, CyclicJoins};
@@ -31,10 +30,10 @@ use millrace_postgres::from_internal::df;
 use millrace_postgres::types::zone::Zone;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::cpu::shares::{SHARE_DEFAULT, Tenant};
-use millrace_sql::copies;
 use millrace_storage::rows_bytes;
 
 use crate::effects;
+use crate::output_columns::OutputColumns;
 use crate::overlay;
 use crate::own_changes::Net;
 use crate::session::Session;
@@ -410,40 +409,6 @@ impl Session {
 /// The columns of a plan.
 pub fn schema_of(plan: &LogicalPlan) -> SchemaRef {
     SchemaRef::new(Schema::new(plan.schema().fields().clone()))
-}
-
-/// What the columns of an answer are called and announced as, where the plan does not say it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct OutputColumns {
-    /// Their names; empty: those of the plan.
-    pub names: Vec<String>,
-    /// What is noted of their types; empty: what the plan says.
-    pub notes: Vec<Notes>,
-}
-
-impl OutputColumns {
-    /// The schema of an answer.
-    pub fn applied(&self, schema: &Schema) -> SchemaRef {
-        let fits = self.names.len() == schema.fields().len();
-        let name = |index: usize, field: &Field| match fits {
-            true => self.names[index].clone(),
-            false => copies::original(field.name()).to_string(),
-        };
-        let is_noted = self.notes.len() == schema.fields().len();
-        let fields: Vec<_> = schema
-            .fields()
-            .iter()
-            .enumerate()
-            .map(|(index, field)| {
-                let field = field.as_ref().clone().with_name(name(index, field));
-                match is_noted {
-                    true => field.with_metadata(self.notes[index].clone()),
-                    false => field,
-                }
-            })
-            .collect();
-        Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
-    }
 }
 
 /// Rows that are there already, as a stream.

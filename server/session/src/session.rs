@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
 use crate::identity::{self, Login};
+use crate::known::KnownStatements;
 use crate::notice::{Notice, Severity};
 use crate::prepared::Prepared;
 use crate::transaction::Transaction;
@@ -37,6 +38,8 @@ pub struct Session {
     pub(crate) settings: Mutex<Settings>,
     pub(crate) transaction: Mutex<Transaction>,
     pub(crate) prepared: Mutex<BTreeMap<String, Arc<Prepared>>>,
+    /// Statements that the client has sent before.
+    pub(crate) known: Mutex<KnownStatements>,
     pub(crate) cursors: Mutex<BTreeMap<String, Cursor>>,
     pub(crate) notices: Mutex<Vec<Notice>>,
     pub(crate) parameter_changes: Mutex<Vec<(String, String)>>,
@@ -108,6 +111,7 @@ impl Session {
             settings: Mutex::new(settings),
             transaction: Mutex::default(),
             prepared: Mutex::default(),
+            known: Mutex::default(),
             cursors: Mutex::default(),
             notices: Mutex::default(),
             cancel: CancelHandle::default(),

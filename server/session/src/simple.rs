@@ -15,13 +15,15 @@ use crate::session::Session;
 pub struct SimpleQuery {
     session: Arc<Session>,
     statements: VecDeque<Parsed>,
+    /// What is answered already.
+    first: Option<Outcome>,
     /// Several statements without BEGIN are one transaction.
     several: bool,
     /// Whether anything was answered: a query of nothing answers with nothing, once.
     answered: bool,
     done: bool,
     /// For the statements.
-    _charge: Charge,
+    _charge: Option<Charge>,
 }
 
 impl SimpleQuery {
@@ -30,10 +32,24 @@ impl SimpleQuery {
         SimpleQuery {
             session,
             statements: statements.into(),
+            first: None,
             several,
             answered: false,
             done: false,
-            _charge: charge,
+            _charge: Some(charge),
+        }
+    }
+
+    /// One that is answered already.
+    pub fn answered(session: Arc<Session>, outcome: Outcome) -> Self {
+        SimpleQuery {
+            session,
+            statements: VecDeque::new(),
+            first: Some(outcome),
+            several: false,
+            answered: true,
+            done: false,
+            _charge: None,
         }
     }
 
@@ -41,6 +57,9 @@ impl SimpleQuery {
     pub async fn next(&mut self) -> Option<SqlResult<Outcome>> {
         if self.done {
             return None;
+        }
+        if let Some(first) = self.first.take() {
+            return Some(Ok(first));
         }
         let Some(parsed) = self.statements.pop_front() else {
             self.done = true;

@@ -4,6 +4,7 @@ pub mod alter;
 pub mod alter_system;
 mod as_of;
 pub mod backup;
+mod by_key;
 pub mod clock;
 pub mod comment;
 pub mod copy;

@@ -2,6 +2,7 @@
 
 mod commit;
 pub(crate) mod foreign_keys;
+mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::TableProvider;
 use millrace_catalog::temporary::OnCommit;
 use millrace_catalog::{Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
@@ -23,8 +23,7 @@ use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::keys::duplicate_key;
 use crate::notice::Severity;
-use crate::overlay;
-use crate::own_changes::{Net, OwnChanges};
+use crate::own_changes::Net;
 use crate::session::Session;
 use crate::transaction::Transaction;
 
@@ -398,49 +397,6 @@ impl WriteScope {
     /// Whether the changes wait for COMMIT.
     pub fn in_transaction(&self) -> bool {
         self.in_transaction
-    }
-
-    /// The rows of the locked table, the transaction's own changes included.
-    ///
-    /// # Errors
-    /// The table was dropped meanwhile.
-    pub async fn current(&self) -> SqlResult<Arc<dyn TableProvider>> {
-        if self.is_new {
-            let base = overlay::nothing(&self.schema)?;
-            return Ok(overlay::provider(base, &self.before));
-        }
-        let locks = self
-            .locks
-            .as_ref()
-            .ok_or_else(|| SqlError::internal("the rows of a relation were requested that is not locked"))?;
-        let snapshot = self.session.db.runtime().latest(locks).await?;
-        let base = snapshot.table_provider_as(self.relation, &self.schema)?;
-        Ok(overlay::provider(base, &self.before))
-    }
-
-    /// The rows of a table that is locked with the statement's own, the transaction's changes and `more` included.
-    async fn rows_of(&self, relation: &Relation, more: &[ChangeBatch]) -> SqlResult<Arc<dyn TableProvider>> {
-        let (id, session) = (relation.info.id, &self.session);
-        let before = session.own_changes(id)?;
-        let is_new = session
-            .definitions()
-            .is_some_and(|definitions| definitions.is_new(id));
-        let base = match &self.locks {
-            _ if is_new => overlay::nothing(relation.schema())?,
-            Some(locks) => {
-                let snapshot = session.db.runtime().latest(locks).await?;
-                snapshot.table_provider_as(id, relation.schema())?
-            }
-            None => {
-                return Err(SqlError::internal(
-                    "the rows of a relation were requested that is not locked",
-                ));
-            }
-        };
-        Ok(overlay::provider(
-            overlay::provider(base, &before),
-            &OwnChanges::of(more).net()?,
-        ))
     }
 
     /// The changes with what foreign keys make of them; refused if values would be twice that are unique, or be missing.

@@ -12,13 +12,11 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use millrace_state::row_table::RowTable;
-use parking_lot::RwLock;
 
 use super::Frozen;
 use super::keys::keys_of;
+use super::look_up::Found;
 use super::scan::SnapshotScan;
-use crate::relation::Relation;
 
 pub(super) struct SnapshotTable {
     frozen: Frozen,
@@ -49,44 +47,24 @@ impl SnapshotTable {
 
     /// The rows that an index finds for the filters; `None` if no index applies.
     fn look_up(&self, filters: &[Expr]) -> Result<Option<Vec<RecordBatch>>> {
-        let partitions: Vec<&RwLock<RowTable>> = match self.frozen.relation.as_ref() {
-            Relation::Stream(_) => return Ok(None),
-            Relation::Table(table) => vec![&table.rows],
-            Relation::View(view) => view.contents.partitions.iter().collect(),
-        };
-        let schema = &self.schema;
-        let Some(first) = partitions.first() else {
-            return Ok(None);
-        };
-        let mut found = None;
-        for (number, columns) in first.read().indexed_columns().into_iter().enumerate() {
-            if !columns.is_empty()
-                && let Some(keys) = keys_of(filters, schema, &columns)?
-            {
-                found = Some((number, keys));
-                break;
+        for (index, columns) in self.frozen.indexes().into_iter().enumerate() {
+            if columns.is_empty() {
+                continue;
             }
-        }
-        let Some((index, keys)) = found else {
-            return Ok(None);
-        };
-        let mut batches = vec![];
-        for partition in partitions {
-            let table = partition.read();
-            // Without its rows it has no index, nor soon after a start: a scan reads them.
-            if table.is_spilled() || table.is_behind(index) {
+            let Some(keys) = keys_of(filters, &self.schema, &columns)? else {
+                continue;
+            };
+            let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+            let Some(found) = self.frozen.found(index, &keys, &all).map_err(external)? else {
                 return Ok(None);
-            }
-            let matches = table
-                .probe_at(index, &keys, self.frozen.version)
-                .map_err(external)?;
-            if !matches.rows.is_empty() {
-                let rows = table.rows(&matches.rows).map_err(external)?;
-                batches.push(known_columns(&rows, schema)?);
-            }
+            };
+            let batches = found.into_iter().map(|Found { rows, columns }| {
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            });
+            return Ok(Some(batches.collect::<Result<_, _>>()?));
         }
-        // A worker that was lost meanwhile took its rows with it: those that were seen are found by a scan.
-        Ok(self.frozen.is_current().then_some(batches))
+        Ok(None)
     }
 }
 

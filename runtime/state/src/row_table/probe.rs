@@ -205,6 +205,18 @@ impl RowTable {
                 .collect();
         }
         let positions: Vec<(usize, usize)> = rows.iter().map(|row| self.locate(*row)).collect();
+        // A look-up by a key finds a row or a few: there may be thousands of chunks beside theirs.
+        if let Some((first, _)) = positions.first()
+            && positions.iter().all(|(chunk, _)| chunk == first)
+        {
+            let offsets = positions.iter().map(|(_, offset)| *offset as u32);
+            let offsets = UInt32Array::from_iter_values(offsets);
+            let chunk = &self.chunks[*first].rows;
+            return columns
+                .iter()
+                .map(|column| take(chunk.column(*column), &offsets, None).map_err(StateError::from))
+                .collect();
+        }
         columns
             .iter()
             .map(|column| {

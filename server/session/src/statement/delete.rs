@@ -14,6 +14,7 @@ use millrace_storage::ChangeBatch;
 use crate::access;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
+use crate::statement::by_key;
 use crate::statement::returning::{self, Beside, Changed};
 use crate::statement::update::{changing_query, changing_rows, changing_statement, once_each};
 use crate::{names, write};
@@ -44,7 +45,22 @@ pub(crate) async fn change(
         is_joined,
     } = bind(session, &scope, with, &delete, relation)?;
     let write = session.begin_write(relation).await?;
-    let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
+    let by_key = match is_joined || with.is_some() {
+        true => None,
+        false => {
+            let change = by_key::Change {
+                relation,
+                called: &shown,
+                condition: delete.selection.as_ref(),
+                assigned: vec![],
+            };
+            by_key::rows(session, &scope, &change, &write).await?
+        }
+    };
+    let batches = match by_key {
+        Some(batches) => batches,
+        None => changing_rows(session, &scope, relation, &text, write.current().await?).await?,
+    };
     let gone = once_each(batches, is_joined)?;
     Beside::take(&mut beside, relation.columns.len(), &gone)?;
     let (changes, gone) = removals(relation, gone)?;

@@ -3,6 +3,8 @@
 pub(crate) mod conflict;
 mod values;
 
+pub(crate) use values::literal_rows;
+
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;

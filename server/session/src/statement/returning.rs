@@ -18,7 +18,8 @@ use millrace_postgres::from_internal::{self, df};
 
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::{OutputColumns, rows_of};
+use crate::output_columns::OutputColumns;
+use crate::query::rows_of;
 use crate::session::Session;
 use crate::statement::select;
 

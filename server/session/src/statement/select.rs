@@ -13,7 +13,7 @@ use millrace_postgres::from_internal;
 use crate::constants;
 use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::OutputColumns;
+use crate::output_columns::OutputColumns;
 use crate::session::Session;
 use crate::statement::{as_of, lock};
 

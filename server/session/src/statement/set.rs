@@ -123,6 +123,9 @@ async fn drop_temporary(session: &Session) -> SqlResult<()> {
 
 /// DISCARD: the session is as it was at its start.
 pub(crate) async fn discard(session: &Session, what: &DiscardObject) -> SqlResult<Outcome> {
+    if matches!(what, DiscardObject::ALL | DiscardObject::PLANS) {
+        session.known.lock().clear();
+    }
     if matches!(what, DiscardObject::ALL) {
         if session.transaction_status() != TransactionStatus::Idle {
             return Err(SqlError::new(

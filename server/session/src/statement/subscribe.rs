@@ -33,7 +33,8 @@ use millrace_storage::{ObjectId, ObjectKind};
 use crate::constants::lasting_search_path;
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
-use crate::query::{OutputColumns, view_flow};
+use crate::output_columns::OutputColumns;
+use crate::query::view_flow;
 use crate::session::Session;
 use crate::statement::{create_view, select};
 

@@ -27,6 +27,7 @@ use crate::keys::check_unique;
 use crate::outcome::{CommandTag, Outcome};
 use crate::sequences;
 use crate::session::Session;
+use crate::statement::by_key;
 use crate::statement::returning::{self, Beside, Changed, ROW};
 use crate::statement::select;
 use crate::statement_memory::check_columns;
@@ -257,7 +258,29 @@ pub(crate) async fn change(
         is_joined,
     } = bind(session, &scope, with, &update, relation)?;
     let write = session.begin_write(relation).await?;
-    let batches = changing_rows(session, &scope, relation, &text, write.current().await?).await?;
+    let by_key = match is_joined || with.is_some() {
+        true => None,
+        false => {
+            let values = assigned
+                .columns
+                .iter()
+                .zip(&assigned.values)
+                .zip(assigned.values());
+            let change = by_key::Change {
+                relation,
+                called: &shown,
+                condition: update.selection.as_ref(),
+                assigned: values
+                    .map(|((column, value), as_column)| (*column, value, as_column))
+                    .collect(),
+            };
+            by_key::rows(session, &scope, &change, &write).await?
+        }
+    };
+    let batches = match by_key {
+        Some(batches) => batches,
+        None => changing_rows(session, &scope, relation, &text, write.current().await?).await?,
+    };
     // Rows before and after, each as a whole, and both.
     let bytes: usize = batches.iter().map(rows_bytes).sum();
     check_columns(&batches)?;

@@ -450,7 +450,7 @@ impl Statements {
         }
     }
 
-    async fn execute(&self, statement: super::request::Query) -> SqlResult<Outcome> {
+    async fn execute(&mut self, statement: super::request::Query) -> SqlResult<Outcome> {
         let mut parsed = self.session.parse(&statement.query).await?;
         if parsed.len() > 1 {
             return Err(SqlError::new(

@@ -81,14 +81,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(SqlError::new(SqlState::DuplicatePreparedStatement, message).into());
         }
         check_limit(self.statements.len(), "prepared statements")?;
-        let mut parsed = self.session.parse(&parse.query).await?;
-        if parsed.len() > 1 {
-            let message = "cannot insert multiple commands into a prepared statement";
-            return Err(SqlError::new(SqlState::SyntaxError, message).into());
-        }
         // Oid 0 and types that millrace does not know are left to be inferred.
         let types: Vec<Option<Type>> = parse.type_oids.iter().map(|oid| Type::from_oid(*oid)).collect();
-        let prepared = self.session.prepare(parsed.pop(), &types).await?;
+        let prepared = self.session.prepare_text(&parse.query, &types).await?;
         let statement = Statement {
             prepared,
             kind: StatementKind::of_sql(&parse.query),

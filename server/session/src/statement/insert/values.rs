@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::sql::sqlparser::ast::{Expr, Function, UnaryOperator, Value, Values};
+use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value, Values};
 use millrace_catalog::Relation;
-use millrace_functions::{cast, syntax};
+use millrace_functions::syntax;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal;
 use millrace_postgres::types::enumeration::EnumType;
@@ -45,39 +45,26 @@ fn cell<'a>(expr: &'a Expr, column: &Field) -> Option<Cell<'a>> {
             },
             _ => None,
         },
-        Expr::Function(function) => parameter(function, column),
+        Expr::Function(_) => parameter(expr, column),
         _ => None,
     }
 }
 
 /// A parameter of a type of its own ([`crate::parameters::literal`]) that the column's type has as well, as the text of its value.
-fn parameter<'a>(function: &'a Function, column: &Field) -> Option<Cell<'a>> {
-    let [value, name] = syntax::arguments(function)[..] else {
-        return None;
-    };
-    let is_cast = matches!(function.name.0.as_slice(), [only] if only.as_ident().is_some_and(|name| name.value == cast::NAME));
-    let (Expr::Value(value), Expr::Value(name)) = (value, name) else {
-        return None;
-    };
-    let Value::SingleQuotedString(name) = &name.value else {
-        return None;
-    };
+fn parameter<'a>(expr: &'a Expr, column: &Field) -> Option<Cell<'a>> {
+    let (text, name) = syntax::cast_literal(expr)?;
     let of_column = sql_name(column);
-    let is_same = *name == of_column
+    let is_same = name == of_column
         || EnumType::of(column).is_none() && without_modifiers(name) == without_modifiers(&of_column);
-    let is_integer = matches!(name.as_str(), "smallint" | "integer" | "bigint");
+    let is_integer = matches!(name, "smallint" | "integer" | "bigint");
     let takes_integers = matches!(
         without_modifiers(&of_column).as_str(),
         "smallint" | "integer" | "bigint" | "real" | "double precision" | "numeric"
     );
-    if !is_cast || !(is_same || is_integer && takes_integers) {
+    if !(is_same || is_integer && takes_integers) {
         return None;
     }
-    match &value.value {
-        Value::Null => Some(Cell::Null),
-        Value::SingleQuotedString(text) => Some(Cell::Text(text)),
-        _ => None,
-    }
+    Some(text.map_or(Cell::Null, Cell::Text))
 }
 
 /// `numeric(5,2)[]` without what is in parentheses.
@@ -112,19 +99,32 @@ fn is_text(column: &Field) -> bool {
 /// # Errors
 /// The columns cannot be put together.
 pub fn literals(values: &Values, relation: &Relation, given: &[usize]) -> SqlResult<Option<RecordBatch>> {
-    let Some(width) = values.rows.first().map(|row| row.content.len()) else {
+    let rows: Vec<&[Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
+    literal_rows(&rows, relation, given)
+}
+
+/// The same of rows that stand elsewhere.
+///
+/// # Errors
+/// As [`literals`].
+pub(crate) fn literal_rows(
+    rows: &[&[Expr]],
+    relation: &Relation,
+    given: &[usize],
+) -> SqlResult<Option<RecordBatch>> {
+    let Some(width) = rows.first().map(|row| row.len()) else {
         return Ok(None);
     };
-    if width > given.len() || values.rows.iter().any(|row| row.content.len() != width) {
+    if width > given.len() || rows.iter().any(|row| row.len() != width) {
         return Ok(None);
     }
     let mut fields = vec![];
     let mut columns: Vec<arrow::array::ArrayRef> = vec![];
     for (index, position) in given.iter().take(width).enumerate() {
         let target = relation.schema().field(*position);
-        let mut texts = StringBuilder::with_capacity(values.rows.len(), values.rows.len() * 8);
-        for row in &values.rows {
-            match cell(&row.content[index], target) {
+        let mut texts = StringBuilder::with_capacity(rows.len(), rows.len() * 8);
+        for row in rows {
+            match cell(&row[index], target) {
                 Some(Cell::Null) => texts.append_null(),
                 Some(Cell::Text(text)) => texts.append_value(text),
                 Some(Cell::Negative(text)) => texts.append_value(format!("-{text}")),
@@ -134,7 +134,7 @@ pub fn literals(values: &Values, relation: &Relation, given: &[usize]) -> SqlRes
         fields.push(Field::new(target.name(), DataType::Utf8, true));
         columns.push(Arc::new(texts.finish()));
     }
-    let options = RecordBatchOptions::new().with_row_count(Some(values.rows.len()));
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
         .map(Some)
         .map_err(from_internal::arrow)
