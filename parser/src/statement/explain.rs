@@ -16,6 +16,8 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Statement> {
             analyze = true;
         } else if reader.take(&["VERBOSE"]) {
             options.verbose = true;
+        } else if reader.take(&["PREDICT"]) {
+            options.predict = true;
         } else {
             break;
         }

@@ -3,8 +3,10 @@
 //! ```text
 //! plan ──> cardinality (rows into each operator) ──┐
 //! samples (least, median, most) ──────────────────> query, view ──> interval, certainty
+//!                       outcomes of those before ──> calibration ──────┘
 //! ```
 
+pub mod calibration;
 pub mod cardinality;
 pub mod interval;
 pub mod query;

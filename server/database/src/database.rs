@@ -18,6 +18,7 @@ mod deaths;
 pub mod definitions;
 pub mod elsewhere;
 pub mod engine;
+pub mod forecasts;
 pub mod health;
 pub mod jobs;
 mod kept_types;
@@ -167,6 +168,7 @@ pub struct Database {
     ingest_keys: ingest_keys::IngestKeys,
     maintenance: periodic::Periodic,
     profiles: profiles::Profiles,
+    forecasts: forecasts::Forecasts,
     recovery: recovery::Recovery,
     deaths: deaths::Deaths,
     health: health::Health,
@@ -283,6 +285,7 @@ impl Database {
             ingest_keys: ingest_keys::IngestKeys::default(),
             maintenance: periodic::Periodic::default(),
             profiles: profiles::Profiles::default(),
+            forecasts: forecasts::Forecasts::default(),
             recovery: recovery::Recovery::default(),
             deaths,
             health: health::Health::default(),

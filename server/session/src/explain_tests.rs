@@ -116,6 +116,45 @@ async fn profiles_are_kept() {
     assert!(f.db.profiles().get(1).is_some());
 }
 
+/// Each query that takes some time is forecast, and the next interval is as wide as those before were off.
+#[tokio::test(flavor = "multi_thread")]
+async fn forecasts_are_kept_beside_outcomes() {
+    let f = with_rows().await;
+    let long = "SELECT count(*) FROM generate_series(1, 3000) AS a(x), generate_series(1, 3000) AS b(y) WHERE x % 7 > y % 5";
+    f.ok("SELECT 1").await;
+    let forecasts = "SELECT kind, subject, took_ms >= 20, expected_ms >= 0, (took_ms BETWEEN low_ms AND high_ms) = inside, \
+                     certainty IN ('low', 'medium', 'high') FROM mr_catalog.forecasts";
+    assert_eq!(f.ok(forecasts).await, Vec::<String>::new());
+    for _ in 0..9 {
+        f.ok(long).await;
+    }
+    assert_eq!(f.ok(forecasts).await, vec![format!("query|{long}|t|t|t|t"); 9]);
+    let ratios =
+        f.db.forecasts()
+            .all()
+            .into_iter()
+            .map(|kept| kept.outcome.ratio());
+    let (least, most) = ratios.fold((f64::MAX, 0_f64), |(least, most), ratio| {
+        (least.min(ratio), most.max(ratio))
+    });
+    let said = f.ok(&format!("EXPLAIN (PREDICT, FORMAT JSON) {long}")).await;
+    let said: serde_json::Value = serde_json::from_str(&said[0]).unwrap();
+    let time = |name: &str| said["forecast"][name].as_f64().unwrap();
+    assert!(time("low") <= time("expected") * least * 1.01, "{said} {least}");
+    assert!(time("high") >= time("expected") * most * 0.99, "{said} {most}");
+    let without_parentheses = f.ok(&format!("EXPLAIN PREDICT {long}")).await;
+    assert_eq!(
+        without_parentheses.len(),
+        f.ok(&format!("EXPLAIN (PREDICT) {long}")).await.len()
+    );
+    // What is not read to its end is no outcome.
+    let mut query = f.session.run(long).await.unwrap();
+    drop(query.next().await);
+    drop(query);
+    assert_eq!(f.db.forecasts().all().len(), 9);
+    f.stop().await;
+}
+
 /// What another machine would do is asked of the model, and nothing is run again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_profile_answers_other_questions() {

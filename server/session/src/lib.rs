@@ -48,6 +48,7 @@ mod explain_tests;
 mod explain_view_tests;
 #[cfg(test)]
 mod external_tests;
+mod forecasting;
 #[cfg(test)]
 mod health_tests;
 #[cfg(test)]

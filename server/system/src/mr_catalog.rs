@@ -37,7 +37,7 @@ use crate::pg_catalog::SystemRelation;
 type Rows = fn(&Database, Acting) -> Columns;
 
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, Rows); 29] = [
+const RELATIONS: [(&str, Rows); 30] = [
     ("batches", |database, _| batches::batches(database)),
     ("checkpoints", |database, _| recovery::checkpoints(database)),
     ("cpu", |database, _| cpu::columns(database)),
@@ -45,6 +45,7 @@ const RELATIONS: [(&str, Rows); 29] = [
     ("disks", |database, _| disks::columns(database)),
     ("feeds", |database, _| flow::feeds(database)),
     ("flow", |database, _| flow::columns(database)),
+    ("forecasts", performance::forecasts),
     ("generators", |database, _| generators::columns(database)),
     ("groups", |database, _| batches::groups(database)),
     ("jobs", |database, _| jobs::columns(database)),

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::clock::now_ns;
 use crate::database::Database;
+use crate::database::forecasts::Forecasts;
 
 /// Profiles that are kept; the oldest goes first.
 const PROFILES_MAX: usize = 32;
@@ -153,6 +154,11 @@ impl Database {
     /// The runs that were analysed last.
     pub fn profiles(&self) -> &Profiles {
         &self.profiles
+    }
+
+    /// What was forecast lately, and what became of it.
+    pub fn forecasts(&self) -> &Forecasts {
+        &self.forecasts
     }
 
     /// Cores that queries have: those of the workers in this process, as far as the machine has as many.

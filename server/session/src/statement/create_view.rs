@@ -27,6 +27,7 @@ use millrace_sql::copies;
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::constants::lasting_search_path;
+use crate::forecasting::NewViews;
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
@@ -142,6 +143,10 @@ pub(super) async fn make(session: &Session, guard: DdlGuard<'_>, making: Making)
     }
     let options = session.backfill_options()?;
     let is_background = session.setting("background_ddl").as_deref() == Some("on");
+    let forecasts = match is_background {
+        true => None,
+        false => Some(NewViews::of(session, session.scope().acting.role, &making)),
+    };
     let job = guard.start_job(making, options, is_background)?;
     // Other definitions may change while the views are filled.
     drop(guard);
@@ -150,7 +155,11 @@ pub(super) async fn make(session: &Session, guard: DdlGuard<'_>, making: Making)
     }
     // Whoever goes away from here takes the job along.
     let waiting = Waiting(job);
-    waiting.0.wait().await
+    waiting.0.wait().await?;
+    if let Some(forecasts) = forecasts {
+        forecasts.are_filled(session.database());
+    }
+    Ok(())
 }
 
 /// Leaves the views to COMMIT.

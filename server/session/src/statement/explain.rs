@@ -9,6 +9,8 @@ mod tree;
 mod unnested;
 mod watch;
 
+pub(crate) use predict_view::filling;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

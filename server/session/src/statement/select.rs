@@ -11,6 +11,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 
 use crate::constants;
+use crate::forecasting::Followed;
 use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::output_columns::OutputColumns;
@@ -79,7 +80,8 @@ pub async fn run(
     tag: CommandTag,
 ) -> SqlResult<Outcome> {
     let physical = session.physical_plan(plan, &scope.before).await?;
-    let stream = session.start(physical)?;
+    let stream = session.start(Arc::clone(&physical))?;
+    let stream = Box::pin(Followed::new(session, scope.acting.role, physical, stream));
     let (schema, stream) = session.guarded(stream, columns, running);
     Ok(Outcome::Rows { schema, stream, tag })
 }

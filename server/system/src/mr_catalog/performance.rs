@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Float64Array, StringArray};
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, StringArray, TimestampMicrosecondArray};
 use millrace_catalog::role::MONITOR;
 use millrace_catalog::scope::Acting;
 use millrace_clarity::analysis::UsageAnalysis;
@@ -11,6 +11,7 @@ use millrace_clarity::profile::{Machine, Monotask, Resource, StageProfile, TaskP
 use millrace_clarity::render::text::{kind_name, resource_name};
 use millrace_clarity::{Profile, Scenario, analyse, verdict};
 use millrace_database::Database;
+use millrace_database::database::forecasts::Kept;
 use millrace_database::database::profiles::RecentProfile;
 
 use super::{Columns, numbers, texts};
@@ -44,6 +45,51 @@ pub fn profiles(database: &Database, viewer: Acting) -> Columns {
             numbers(runs.iter().map(|run| run.profile.stages.len() as u64)),
         ),
         ("verdict", texts(verdicts)),
+    ]
+}
+
+/// One row a query or back-fill that took some time lately: what was forecast, and what it took, in milliseconds.
+pub fn forecasts(database: &Database, viewer: Acting) -> Columns {
+    let kept = database.forecasts().all();
+    let may_see = !viewer.is_checked || database.catalog().has_role(viewer.role, MONITOR);
+    let subject = |forecast: &Arc<Kept>| match may_see || forecast.role == viewer.role {
+        true => forecast.subject.clone(),
+        false => HIDDEN.to_owned(),
+    };
+    let millis = |time: fn(&Kept) -> u64| -> ArrayRef {
+        let values = kept.iter().map(|forecast| time(forecast) as f64 / 1e6);
+        Arc::new(Float64Array::from_iter_values(values))
+    };
+    let ratio = kept.iter().map(|forecast| forecast.outcome.ratio());
+    let inside: BooleanArray = kept
+        .iter()
+        .map(|forecast| Some(forecast.outcome.is_inside()))
+        .collect();
+    let at = kept.iter().map(|forecast| (forecast.at_ns / 1_000) as i64);
+    vec![
+        (
+            "at",
+            Arc::new(TimestampMicrosecondArray::from_iter_values(at).with_timezone("UTC")),
+        ),
+        (
+            "kind",
+            texts(kept.iter().map(|forecast| forecast.kind.name().to_owned())),
+        ),
+        ("subject", texts(kept.iter().map(subject))),
+        ("expected_ms", millis(|forecast| forecast.outcome.time.expected)),
+        ("low_ms", millis(|forecast| forecast.outcome.time.low)),
+        ("high_ms", millis(|forecast| forecast.outcome.time.high)),
+        (
+            "certainty",
+            texts(
+                kept.iter()
+                    .map(|forecast| forecast.outcome.certainty.name().to_owned()),
+            ),
+        ),
+        ("runs", numbers(kept.iter().map(|forecast| forecast.runs as u64))),
+        ("took_ms", millis(|forecast| forecast.outcome.took)),
+        ("ratio", Arc::new(Float64Array::from_iter_values(ratio))),
+        ("inside", Arc::new(inside)),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! EXPLAIN ANALYZE of a query: runs it and says where its time went (see `millrace_clarity`).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast;
@@ -13,6 +13,7 @@ use millrace_clarity::render::forecast::forecast_line;
 use millrace_clarity::render::json::{Document, Run};
 use millrace_clarity::render::text::text;
 use millrace_clarity::{Scenario, Speed, analyse};
+use millrace_database::database::forecasts::FORECAST_MIN;
 use millrace_database::database::profiles::{Recent, RecentProfile};
 use millrace_parser::ast::{self as statements, ExplainFormat, ExplainOptions};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -20,8 +21,9 @@ use millrace_postgres::units;
 use millrace_resource::cpu::stolen_time;
 use serde::Serialize;
 
-use super::{predict, split, watch};
+use super::{split, watch};
 use crate::access::check_role;
+use crate::forecasting::{self, nanoseconds, of_plan};
 use crate::query::Providers;
 use crate::session::Session;
 use crate::statement::select;
@@ -39,10 +41,14 @@ pub(super) async fn query(
     let physical = session.physical_plan(plan, &Providers::new()).await?;
     let planning = begun.elapsed();
     // What would have been said before: this run is not among those that it rests on.
-    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let forecast = predict::of_plan(session.database(), &query_text, &physical, nanoseconds(planning));
+    let forecast = of_plan(session.database(), &query_text, &physical, nanoseconds(planning));
     let mut profile = session.profile_physical(Arc::clone(&physical), planning).await?;
     profile.machine.stolen = nanoseconds(stolen_time().saturating_sub(stolen));
+    let took = profile.planning + profile.end;
+    if took >= nanoseconds(FORECAST_MIN) {
+        let database = session.database();
+        forecasting::keep(database, &query_text, scope.acting.role, &forecast, took);
+    }
     let by = (scope.acting.role, session.id());
     let kept = (session.database().profiles()).keep(by, query_text, profile);
     let mut lines = shown(&kept, options)?;

@@ -3,20 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast;
 use millrace_catalog::scope::Scope;
-use millrace_clarity::forecast::cardinality::{partitions, planned_operators};
-use millrace_clarity::forecast::query::{Forecast, Rates, forecast};
-use millrace_clarity::probe::slowness;
 use millrace_clarity::render::forecast::forecast_text;
 use millrace_clarity::render::json::{Document, Predicted};
-use millrace_database::Database;
-use millrace_engine::scanned_rows;
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_postgres::error::SqlResult;
 
 use super::analyze::json;
+use crate::forecasting::of_plan;
 use crate::query::Providers;
 use crate::session::Session;
 use crate::statement::select;
@@ -38,23 +33,4 @@ pub(super) async fn query(
         ExplainFormat::Text => Ok(forecast_text(&found)),
         _ => json(&Document::new(Predicted { forecast: found })),
     }
-}
-
-/// The forecast of a plan. Runs of the same text count alone.
-pub(super) fn of_plan(
-    database: &Database,
-    query_text: &str,
-    plan: &Arc<dyn ExecutionPlan>,
-    planning: u64,
-) -> Forecast {
-    let recent = database.profiles().all();
-    let same: Vec<_> = recent.iter().filter(|run| run.query == query_text).collect();
-    let rates = match same.is_empty() {
-        true => Rates::of(recent.iter().map(|run| &run.profile), slowness()),
-        false => Rates::of(same.iter().map(|run| &run.profile), slowness()),
-    };
-    let scanned = |leaf: &dyn ExecutionPlan| scanned_rows(leaf).map(|rows| rows as f64);
-    let operators = planned_operators(plan.as_ref(), &rates, &scanned);
-    let partitions = partitions(plan.as_ref());
-    forecast(&operators, &rates, database.cores(), partitions, planning)
 }

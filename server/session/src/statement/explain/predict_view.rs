@@ -10,6 +10,7 @@ use millrace_clarity::forecast::view::{
 };
 use millrace_clarity::render::forecast::view_forecast_text;
 use millrace_clarity::render::json::{Document, PredictedView};
+use millrace_database::database::forecasts::Kind;
 use millrace_engine::{ActivityCounts, ViewStatus};
 use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_planner::{RelationId, Stage, StageGraph, explain};
@@ -52,6 +53,22 @@ pub(super) async fn view(
         ExplainFormat::Text => Ok(view_forecast_text(&found)),
         _ => json(&Document::new(PredictedView { view_forecast: found })),
     }
+}
+
+/// The views that are planned again for the forecast of another: of more it is not worth while.
+const SEEN_MAX: usize = 64;
+
+/// What is forecast of a view that is about to be filled, whatever comes meanwhile. None: nothing is known, or it would take long to find out.
+pub(crate) fn filling(session: &Session, name: &str, graph: &StageGraph) -> Option<ViewForecast> {
+    let database = session.database();
+    if database.runtime().views().len() > SEEN_MAX {
+        return None;
+    }
+    let now = Counts::of(session, graph);
+    let mut said = of_graph(session, graph, &now, &now, Duration::ZERO)?;
+    let kept = database.forecasts();
+    (said.time, said.certainty) = kept.calibrated(Kind::BackFill, name, said.time, said.certainty);
+    Some(said)
 }
 
 /// What was counted at one moment.

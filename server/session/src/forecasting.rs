@@ -1,0 +1,166 @@
+//! Forecasts of what runs, kept beside what it took (`mr_catalog.forecasts`): each query and each new view that takes some time.
+//!
+//! A query is forecast when it has ended, by its plan and by the runs that were analysed before: what EXPLAIN (PREDICT) would have said.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
+use datafusion::physical_plan::ExecutionPlan;
+use futures::{Stream, StreamExt};
+use millrace_clarity::forecast::calibration::Outcome;
+use millrace_clarity::forecast::cardinality::{partitions, planned_operators};
+use millrace_clarity::forecast::query::{Forecast, Rates, forecast};
+use millrace_clarity::forecast::view::ViewForecast;
+use millrace_clarity::probe::slowness;
+use millrace_database::Database;
+use millrace_database::database::forecasts::{FORECAST_MIN, Kind};
+use millrace_database::database::jobs::Making;
+use millrace_engine::scanned_rows;
+use millrace_planner::RelationId;
+use millrace_storage::ObjectId;
+
+use crate::session::Session;
+use crate::statement::explain::filling;
+
+/// The forecast of a plan. Runs of the same text count alone.
+pub(crate) fn of_plan(
+    database: &Database,
+    query_text: &str,
+    plan: &Arc<dyn ExecutionPlan>,
+    planning: u64,
+) -> Forecast {
+    let recent = database.profiles().all();
+    let same: Vec<_> = recent.iter().filter(|run| run.query == query_text).collect();
+    let rates = match same.is_empty() {
+        true => Rates::of(recent.iter().map(|run| &run.profile), slowness()),
+        false => Rates::of(same.iter().map(|run| &run.profile), slowness()),
+    };
+    let scanned = |leaf: &dyn ExecutionPlan| scanned_rows(leaf).map(|rows| rows as f64);
+    let operators = planned_operators(plan.as_ref(), &rates, &scanned);
+    let partitions = partitions(plan.as_ref());
+    let mut found = forecast(&operators, &rates, database.cores(), partitions, planning);
+    let kept = database.forecasts();
+    (found.time, found.certainty) = kept.calibrated(Kind::Query, query_text, found.time, found.certainty);
+    found
+}
+
+/// A time in nanoseconds.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The rows of a query, whose forecast is kept when it has ended.
+pub(crate) struct Followed {
+    rows: SendableRecordBatchStream,
+    plan: Arc<dyn ExecutionPlan>,
+    db: Arc<Database>,
+    text: String,
+    role: ObjectId,
+    /// Since when the next rows are awaited.
+    asked: Option<Instant>,
+    /// How long rows were awaited.
+    took: Duration,
+}
+
+impl Followed {
+    /// Follows a query of a session.
+    pub fn new(
+        session: &Session,
+        role: ObjectId,
+        plan: Arc<dyn ExecutionPlan>,
+        rows: SendableRecordBatchStream,
+    ) -> Self {
+        Followed {
+            rows,
+            plan,
+            db: Arc::clone(session.database()),
+            text: session.statement_shown(),
+            role,
+            asked: None,
+            took: Duration::ZERO,
+        }
+    }
+}
+
+impl Stream for Followed {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let asked = *self.asked.get_or_insert_with(Instant::now);
+        let Poll::Ready(next) = self.rows.poll_next_unpin(context) else {
+            return Poll::Pending;
+        };
+        self.asked = None;
+        self.took += asked.elapsed();
+        // One that fails or is ended before its end took what it took for other reasons.
+        if next.is_none() && self.took >= FORECAST_MIN {
+            let said = of_plan(&self.db, &self.text, &self.plan, 0);
+            keep(&self.db, &self.text, self.role, &said, nanoseconds(self.took));
+            self.took = Duration::ZERO;
+        }
+        Poll::Ready(next)
+    }
+}
+
+impl RecordBatchStream for Followed {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+}
+
+/// Keeps what became of the forecast of a query.
+pub(crate) fn keep(db: &Database, text: &str, role: ObjectId, said: &Forecast, took: u64) {
+    let outcome = Outcome {
+        time: said.time,
+        certainty: said.certainty,
+        took,
+    };
+    db.forecasts().keep(Kind::Query, text, role, said.runs, outcome);
+}
+
+/// Views that are being made, and what is forecast of them.
+pub(crate) struct NewViews {
+    role: ObjectId,
+    views: Vec<(RelationId, String, ViewForecast)>,
+}
+
+impl NewViews {
+    /// Forecasts of views that are about to be filled.
+    pub fn of(session: &Session, role: ObjectId, making: &Making) -> Self {
+        let views = making.specs.iter().filter_map(|spec| {
+            let said = filling(session, &spec.name, &spec.graph)?;
+            Some((spec.id, spec.name.clone(), said))
+        });
+        NewViews {
+            role,
+            views: views.collect(),
+        }
+    }
+
+    /// They are filled: keeps what became of the forecasts.
+    pub fn are_filled(self, db: &Database) {
+        let filled = db.runtime().views();
+        for (id, name, said) in self.views {
+            let view = filled.iter().find(|view| view.relation == id);
+            let Some(took) = view.and_then(|view| view.filled.as_ref()?.elapsed) else {
+                continue;
+            };
+            if took < FORECAST_MIN {
+                continue;
+            }
+            let outcome = Outcome {
+                time: said.time,
+                certainty: said.certainty,
+                took: nanoseconds(took),
+            };
+            let kept = db.forecasts();
+            kept.keep(Kind::BackFill, &name, self.role, said.views, outcome);
+        }
+    }
+}
