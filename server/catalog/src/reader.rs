@@ -9,9 +9,10 @@ use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::ViewTable;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
 use datafusion::sql::sqlparser::ast;
 use millrace_functions::sql::{bound, comparisons, equality, named_types, output_types, rewrite, type_check};
+use millrace_javascript::{Engine, reducer, scalar};
 use millrace_planner::{Binder, Emit};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -49,6 +50,9 @@ pub trait SystemRelations: Sync {
     /// A function of the system that sees what the names of a statement mean; `None`: it does not depend on that.
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>>;
 
+    /// What runs functions in JavaScript.
+    fn javascript(&self) -> &Arc<Engine>;
+
     /// A relation of `pg_catalog` that shows what the session has: `pg_settings`, `pg_cursors`, `pg_prepared_statements`; `None`:
     /// the name is another's.
     ///
@@ -64,6 +68,12 @@ pub trait SystemRelations: Sync {
 
 /// Views within views within views: more than this is taken for a mistake.
 const VIEW_DEPTH_MAX: usize = 64;
+
+/// A function in JavaScript, as plans have it.
+enum Javascript {
+    Function(Arc<ScalarUDF>),
+    Reducer(Arc<AggregateUDF>),
+}
 
 /// Resolves the names of one statement.
 pub struct Reader<'a> {
@@ -81,6 +91,8 @@ pub struct Reader<'a> {
     checked: Option<&'a Scope>,
     depth: usize,
     used: RefCell<BTreeMap<String, BoundName>>,
+    /// The functions in JavaScript that were named, under the names by which their calls go on.
+    javascript: RefCell<BTreeMap<String, Javascript>>,
     /// Whether something was named that means another thing to another statement: a relation of the system, which holds the rows of
     /// one moment, or a function that asks who calls it.
     is_of_statement: Cell<bool>,
@@ -106,6 +118,7 @@ impl<'a> Reader<'a> {
             checked: None,
             depth: 0,
             used: RefCell::default(),
+            javascript: RefCell::default(),
             is_of_statement: Cell::default(),
         }
     }
@@ -212,7 +225,21 @@ impl<'a> Reader<'a> {
             scope.check(object, Privileges::EXECUTE)?;
         }
         self.used.borrow_mut().insert(written, bound);
-        function.inlined(self).map(Some)
+        if !function.is_javascript() {
+            return function.inlined(self).map(Some);
+        }
+        let called = format!("javascript {}", object.id.0);
+        let is_new = !self.javascript.borrow().contains_key(&called);
+        if is_new {
+            let program = function.program(&object.name, self)?;
+            let engine = self.system.javascript();
+            let made = match function.is_aggregate {
+                true => Javascript::Reducer(Arc::new(reducer::aggregate(program, engine)?)),
+                false => Javascript::Function(Arc::new(scalar::function(program, engine))),
+            };
+            self.javascript.borrow_mut().insert(called.clone(), made);
+        }
+        function.called(&called, self).map(Some)
     }
 
     /// The type that somebody made that a name means, looked for along the search path.
@@ -442,6 +469,7 @@ impl<'a> Reader<'a> {
             checked: None,
             depth: self.depth + 1,
             used: RefCell::default(),
+            javascript: RefCell::default(),
             is_of_statement: Cell::default(),
         };
         let plan = reader.bind_query_text(query)?;
@@ -556,11 +584,21 @@ impl CatalogReader for Reader<'_> {
     }
 
     fn scalar_function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        if let Some(Javascript::Function(known)) = self.javascript.borrow().get(name) {
+            return Some(Arc::clone(known));
+        }
         if !self.system.asks_statement(name) {
             return None;
         }
         self.is_of_statement.set(true);
         self.system.function(self.scope?, name)
+    }
+
+    fn aggregate_function(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        match self.javascript.borrow().get(name) {
+            Some(Javascript::Reducer(known)) => Some(Arc::clone(known)),
+            _ => None,
+        }
     }
 
     fn check_types(&self, plan: &LogicalPlan) -> Result<()> {
