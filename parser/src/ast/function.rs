@@ -29,7 +29,7 @@ pub struct CreateFunction {
 #[derive(Debug, Clone, PartialEq)]
 pub enum FunctionBody {
     /// The expression; a query that reads relations is a subquery.
-    Sql(Expr),
+    Sql(Box<Expr>),
     /// `LANGUAGE javascript`: what stands between the braces of a function.
     Javascript(String),
 }

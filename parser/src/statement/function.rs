@@ -125,7 +125,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, kind: Kind) -
             );
         }
         by_name(&mut body, &parameters, reader.here())?;
-        FunctionBody::Sql(body)
+        FunctionBody::Sql(Box::new(body))
     };
     Ok(Statement::CreateFunction(Box::new(CreateFunction {
         name,

@@ -65,7 +65,7 @@ impl FunctionDef {
     /// The expression of a body in SQL.
     pub fn expression(&self) -> Option<&Expr> {
         match &self.body {
-            FunctionBody::Sql(body) => Some(body),
+            FunctionBody::Sql(body) => Some(body.as_ref()),
             FunctionBody::Javascript(_) => None,
         }
     }
@@ -255,9 +255,11 @@ impl FunctionDef {
             is_setof: stored.setof,
             strict: stored.strict,
             body: match stored.language.as_deref() {
-                None => FunctionBody::Sql(
-                    millrace_parser::parse_expression(&stored.body).map_err(|error| error.message)?,
-                ),
+                None => {
+                    let body =
+                        millrace_parser::parse_expression(&stored.body).map_err(|error| error.message)?;
+                    FunctionBody::Sql(Box::new(body))
+                }
                 Some(JAVASCRIPT) => FunctionBody::Javascript(stored.body.clone()),
                 Some(language) => return Err(format!("LANGUAGE {language} is not known")),
             },

@@ -108,6 +108,38 @@
     defineProperty(text, name, { value: named(looked, native), writable: true, configurable: true });
   }
 
+  // What goes over the places of an array does so in one step, also where an array of a few elements says that it has billions.
+  const LENGTH_MAX = 2 ** 24;
+  const { isArray } = Array;
+  const counted = (object, name) => {
+    if (typeof object !== "object" || object === null) return;
+    const length = getOwnPropertyDescriptor(object, "length");
+    if (length === undefined) return;
+    if (!("value" in length) || (typeof length.value !== "number" && typeof length.value !== "undefined")) {
+      throw new TypeError(`${name}: the length of what is taken for an array must be a number`);
+    }
+    if (length.value > LENGTH_MAX) throw new RangeError(`${name}: the array is too long`);
+  };
+  for (const name of ["sort", "toSorted", "reverse", "toReversed", "join", "toLocaleString", "fill", "copyWithin", "splice", "toSpliced",
+    "unshift", "shift", "slice", "concat", "with", "indexOf", "lastIndexOf", "includes", "flat"]) {
+    const native = Array.prototype[name];
+    const looked = {
+      f(...given) {
+        counted(this, name);
+        if (name === "concat") for (const each of given) counted(each, name);
+        if (name === "flat" && isArray(this)) for (const each of this) counted(each, name);
+        return apply(native, this, given);
+      },
+    }.f;
+    defineProperty(Array.prototype, name, { value: named(looked, native), writable: true, configurable: true });
+  }
+
+  // Many references to one object are long to write, and only the call of a function can be ended.
+  const stringify = JSON.stringify;
+  const same = (_, value) => value;
+  const written = { stringify(value, replacer, space) { return stringify(value, replacer ?? same, space); } }.stringify;
+  defineProperty(JSON, "stringify", { value: written, writable: true, configurable: true });
+
   // A frozen property could not be given to an object that inherits it, which programs do with these.
   const overridable = (holder) => {
     for (const key of ownKeys(holder)) {
@@ -135,13 +167,11 @@
   // What the server asks of values. It runs with what is here now, whatever a program does.
   const isDate = proto.getTime;
   const kindOf = getOwnPropertyDescriptor(getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag).get;
-  const stringify = JSON.stringify;
   const { fromCharCode } = NativeString;
   const big = /"\\u0000n(-?\d+)"/g;
   const replaceAll = text.replaceAll;
   const CHUNK = 4096;
   const parseJson = JSON.parse;
-  const { isArray } = Array;
   const tagged = (kind, of) => ({ $: kind, of });
   const packed = (value) => {
     switch (typeof value) {

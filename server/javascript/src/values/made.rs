@@ -16,6 +16,8 @@ use super::Kind;
 use crate::fault::{Fault, Outcome};
 
 const DAY_MS: f64 = 86_400_000.0;
+/// 2^63.
+const BIG_MAX: f64 = (1_u64 << 63) as f64;
 /// Elements of one array that are taken.
 const ELEMENTS_MAX: f64 = 1_000_000.0;
 
@@ -178,7 +180,7 @@ pub fn read<'js>(
                     return Err(mismatch(field, &format!("the number {number}")));
                 }
                 // What a double holds of a bigint: beyond 2^63 nothing.
-                if !(-9.223_372_036_854_775_808e18..9.223_372_036_854_775_808e18).contains(&number) {
+                if !(-BIG_MAX..BIG_MAX).contains(&number) {
                     return Err(out_of_range(field));
                 }
                 number as i64

@@ -48,7 +48,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
     let reader = db.reader(&scope);
     let mut body = create.body;
     if let FunctionBody::Sql(body) = &mut body {
-        named_types::qualify(body, &reader)?;
+        named_types::qualify(body.as_mut(), &reader)?;
     }
     let parameters = create.parameters.into_iter().map(|(name, data_type)| {
         let data_type = qualified(&data_type, &reader)?;

@@ -141,8 +141,10 @@ pub(super) fn definition(catalog: &CatalogSnapshot, oid: i64) -> Option<String> 
     let object = definitions::object(catalog, oid)?;
     let function = of(object).filter(|function| !function.is_aggregate)?;
     let (language, body) = match &function.body {
-        FunctionBody::Sql(Expr::Subquery(query)) if !function.rows.is_empty() => ("sql", query.to_string()),
-        FunctionBody::Sql(body) => ("sql", format!("SELECT {body}")),
+        FunctionBody::Sql(body) => match body.as_ref() {
+            Expr::Subquery(query) if !function.rows.is_empty() => ("sql", query.to_string()),
+            body => ("sql", format!("SELECT {body}")),
+        },
         FunctionBody::Javascript(text) => ("javascript", text.clone()),
     };
     let strict = if function.strict { "\n STRICT" } else { "" };
