@@ -1,5 +1,7 @@
 //! How names in a statement become relations: the search path, views, and the system's own relations.
 
+mod functions;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
 use datafusion::sql::sqlparser::ast;
 use millrace_functions::sql::{bound, comparisons, equality, named_types, output_types, rewrite, type_check};
-use millrace_javascript::{Engine, reducer, scalar};
+use millrace_javascript::Engine;
 use millrace_planner::{Binder, Emit};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -20,10 +22,10 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::named::{NamedType, TypeNames};
 use millrace_sql::{CatalogReader, SqlFunction};
 
+use self::functions::Javascript;
 use crate::bound::{BoundName, BoundView};
 use crate::names::SYSTEM_SCHEMAS;
 use crate::object::{Definition, Object, QueryDef};
-use crate::rights::Privileges;
 use crate::scope::{Acting, Scope};
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
@@ -68,12 +70,6 @@ pub trait SystemRelations: Sync {
 
 /// Views within views within views: more than this is taken for a mistake.
 const VIEW_DEPTH_MAX: usize = 64;
-
-/// A function in JavaScript, as plans have it.
-enum Javascript {
-    Function(Arc<ScalarUDF>),
-    Reducer(Arc<AggregateUDF>),
-}
 
 /// Resolves the names of one statement.
 pub struct Reader<'a> {
@@ -181,65 +177,6 @@ impl<'a> Reader<'a> {
                 .iter()
                 .find_map(|schema| self.catalog.relation(self.database, schema, name)),
         }
-    }
-
-    /// The function that a name means, looked for along the search path.
-    pub fn function_object(&self, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
-        match schema {
-            Some(schema) => self.catalog.function(self.database, schema, name),
-            None => (self.search_path.iter())
-                .find_map(|schema| self.catalog.function(self.database, schema, name)),
-        }
-    }
-
-    fn sql_function(&self, name: &ast::ObjectName) -> SqlResult<Option<SqlFunction>> {
-        let parts: Option<Vec<String>> = (name.0.iter())
-            .map(|part| part.as_ident().map(millrace_parser::fold))
-            .collect();
-        let (schema, name) = match parts.as_deref() {
-            Some([name]) => (None, name),
-            Some([schema, name]) => (Some(schema.as_str()), name),
-            _ => return Ok(None),
-        };
-        // A relation may have the same name.
-        let written = match schema {
-            Some(schema) => format!("{schema}.{name}()"),
-            None => format!("{name}()"),
-        };
-        let bound = self.bound.iter().find(|bound| bound.name == written);
-        let object = match bound {
-            Some(bound) => self.catalog.object(bound.object),
-            None => self.function_object(schema, name),
-        };
-        let Some((object, Definition::Function(function))) =
-            object.map(|object| (object, &object.definition))
-        else {
-            return Ok(None);
-        };
-        let bound = BoundName {
-            name: written.clone(),
-            object: object.id,
-            columns: vec![],
-        };
-        if let Some(scope) = self.checked {
-            scope.check(object, Privileges::EXECUTE)?;
-        }
-        self.used.borrow_mut().insert(written, bound);
-        if !function.is_javascript() {
-            return function.inlined(self).map(Some);
-        }
-        let called = format!("javascript {}", object.id.0);
-        let is_new = !self.javascript.borrow().contains_key(&called);
-        if is_new {
-            let program = function.program(&object.name, self)?;
-            let engine = self.system.javascript();
-            let made = match function.is_aggregate {
-                true => Javascript::Reducer(Arc::new(reducer::aggregate(program, engine)?)),
-                false => Javascript::Function(Arc::new(scalar::function(program, engine))),
-            };
-            self.javascript.borrow_mut().insert(called.clone(), made);
-        }
-        function.called(&called, self).map(Some)
     }
 
     /// The type that somebody made that a name means, looked for along the search path.

@@ -1,70 +1,14 @@
-//! The machines that are kept, and the limits of all of them. One for a database.
+//! The machines that are kept between two batches of rows. One engine for a database.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 
 use datafusion::execution::memory_pool::MemoryPool;
 use millrace_postgres::error::SqlResult;
 use parking_lot::Mutex;
 
+use crate::limits::Limits;
 use crate::program::Program;
-
-/// How long a call may run, if nobody says otherwise.
-pub const CALL_TIME: Duration = Duration::from_millis(100);
-/// What a machine may hold, if nobody says otherwise.
-pub const MEMORY_BYTES: usize = 64 << 20;
-
-/// See the module.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Processor time of one call (setting `javascript_call_timeout`).
-    pub call_time: Duration,
-    /// What one machine may hold (setting `javascript_memory`).
-    pub memory_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            call_time: CALL_TIME,
-            memory_bytes: MEMORY_BYTES,
-        }
-    }
-}
-
-/// A program with what it is found by.
-#[derive(Debug, Clone)]
-pub struct Keyed {
-    pub program: Arc<Program>,
-    pub key: u64,
-}
-
-impl Keyed {
-    pub fn new(program: Program) -> Keyed {
-        let mut hasher = DefaultHasher::new();
-        program.hash(&mut hasher);
-        Keyed {
-            program: Arc::new(program),
-            key: hasher.finish(),
-        }
-    }
-}
-
-impl PartialEq for Keyed {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key && self.program == other.program
-    }
-}
-
-impl Eq for Keyed {}
-
-impl Hash for Keyed {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key.hash(state);
-    }
-}
 
 /// See the module.
 pub struct Engine {
@@ -133,8 +77,9 @@ mod kept {
     use datafusion::error::Result;
     use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 
-    use super::{Engine, Keyed, Limits};
+    use super::{Engine, Limits};
     use crate::machine::Machine;
+    use crate::program::Keyed;
 
     /// Machines that are kept for later.
     const IDLE_MAX: usize = 64;

@@ -11,7 +11,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`program`] | a function as it was written |
-//! | [`engine`] | the machines that are kept, and their limits |
+//! | [`limits`] | what calls may take |
+//! | [`engine`] | the machines that are kept |
 //! | `machine` | one QuickJS with one program in its sandbox: it runs on one thread at a time |
 //! | `values` | between columns and JavaScript's values |
 //! | [`scalar`] | functions as DataFusion sees them |
@@ -27,6 +28,7 @@
 //! grows too large, instead of keeping NULL for a row.
 
 pub mod engine;
+pub mod limits;
 pub mod program;
 pub mod reducer;
 pub mod scalar;
@@ -38,5 +40,6 @@ mod machine;
 #[cfg(feature = "engine")]
 mod values;
 
-pub use engine::{Engine, Limits};
+pub use engine::Engine;
+pub use limits::Limits;
 pub use program::{Form, Program};

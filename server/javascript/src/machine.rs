@@ -1,20 +1,25 @@
 //! One QuickJS with one program in its sandbox. It is used by one thread at a time, and thrown away after anything unusual.
 
+mod reducing;
+mod thrown;
+mod watch;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrow::array::ArrayRef;
 use datafusion::error::DataFusionError;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_resource::cpu;
 use rquickjs::context::EvalOptions;
 use rquickjs::context::intrinsic::{Date, Eval, Json, MapSet, Promise, RegExp, RegExpCompiler, TypedArrays};
 use rquickjs::function::Args;
 use rquickjs::{Context, Ctx, Function, Object, Runtime, Value};
 
-use crate::engine::Limits;
+use self::thrown::thrown;
+use self::watch::{TIMED_OUT, UNWANTED, Watch};
 use crate::fault::{Fault, Outcome};
+use crate::limits::Limits;
 use crate::program::{Form, Program};
 use crate::values::{Budget, Given, Kind, column, read};
 
@@ -26,63 +31,6 @@ const FILE: &str = "body";
 const STACK_BYTES: usize = 512 << 10;
 /// For making a machine, and for looking at an error.
 const OWN_TIME: Duration = Duration::from_secs(2);
-/// Of what a program threw, this much is shown.
-const MESSAGE_CHARS_MAX: usize = 500;
-
-/// Why the engine was stopped.
-const RUNS: u8 = 0;
-const TIMED_OUT: u8 = 1;
-const UNWANTED: u8 = 2;
-
-/// When the call that runs is to end.
-#[derive(Debug, Default)]
-struct Watch {
-    /// Processor time of this thread, in nanoseconds; 0: nobody has looked yet.
-    deadline_ns: AtomicU64,
-    limit_ns: AtomicU64,
-    stopped: AtomicU8,
-}
-
-impl Watch {
-    /// A call begins. Most end before anybody looks, and then no clock was read.
-    fn begin(&self, limit: Duration) {
-        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        self.limit_ns.store(limit_ns, Ordering::Relaxed);
-        self.deadline_ns.store(0, Ordering::Relaxed);
-        self.stopped.store(RUNS, Ordering::Relaxed);
-    }
-
-    /// Whether the engine is to stop. It asks every 10,000 branches and calls.
-    fn is_over(&self) -> bool {
-        if cpu::is_unwanted() {
-            self.stopped.store(UNWANTED, Ordering::Relaxed);
-            return true;
-        }
-        let now = now_ns();
-        match self.deadline_ns.load(Ordering::Relaxed) {
-            0 => {
-                let limit = self.limit_ns.load(Ordering::Relaxed);
-                self.deadline_ns
-                    .store(now.saturating_add(limit), Ordering::Relaxed);
-                false
-            }
-            deadline if now > deadline => {
-                self.stopped.store(TIMED_OUT, Ordering::Relaxed);
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
-/// Processor time of this thread: what others do on the machine makes no call longer. Elsewhere than on Linux the time that passes.
-fn now_ns() -> u64 {
-    use std::sync::LazyLock;
-    use std::time::Instant;
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let time = cpu::thread_cpu_time().unwrap_or_else(|| START.elapsed());
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
-}
 
 /// See the module.
 pub struct Machine {
@@ -271,154 +219,6 @@ impl Machine {
         })
     }
 
-    /// Runs calls of the parts of a reducer on a state.
-    fn reducing<T>(
-        &self,
-        program: &Program,
-        limits: &Limits,
-        run: impl for<'js> FnOnce(&Ctx<'js>, &Reducing<'js, '_>) -> Outcome<T>,
-    ) -> Result<T, DataFusionError> {
-        self.within(program, limits, |ctx, watch| {
-            let reducing = Reducing {
-                main: userdata::<Function>(ctx)?,
-                helpers: userdata::<Object>(ctx)?,
-                watch,
-                limit: limits.call_time,
-            };
-            run(ctx, &reducing)
-        })
-    }
-
-    /// Which parts a reducer has.
-    ///
-    /// # Errors
-    /// Its text fails.
-    pub fn parts(&self, program: &Program, limits: &Limits) -> Result<Vec<&'static str>, DataFusionError> {
-        self.reducing(program, limits, |ctx, reducing| {
-            let mut parts = vec![];
-            for part in PARTS {
-                let mut args = Args::new(ctx.clone(), 2);
-                args.push_arg(reducing.main.clone())?;
-                args.push_arg(part)?;
-                if reducing.call::<bool>("has", args)? {
-                    parts.push(part);
-                }
-            }
-            Ok(parts)
-        })
-    }
-
-    /// A state (none: a new one) after rows went through `process` or `retract`.
-    ///
-    /// # Errors
-    /// A call fails, or the state cannot be kept.
-    pub fn reduce(
-        &self,
-        program: &Program,
-        limits: &Limits,
-        state: Option<&str>,
-        part: &str,
-        arguments: &[ArrayRef],
-    ) -> Result<String, DataFusionError> {
-        let given = program.parameters.iter().zip(arguments);
-        let given = given.map(|(field, array)| Given::new(field, array));
-        let given = given.collect::<Result<Vec<_>, _>>()?;
-        let rows = arguments.first().map_or(0, |column| column.len());
-        self.reducing(program, limits, |ctx, reducing| {
-            let mut state = reducing.load(ctx, state)?;
-            for row in 0..rows {
-                let mut args = Args::new(ctx.clone(), given.len() + 3);
-                args.push_arg(reducing.main.clone())?;
-                args.push_arg(part)?;
-                args.push_arg(state)?;
-                for column in &given {
-                    args.push_arg(column.value(ctx, &reducing.helpers, row)?)?;
-                }
-                state = reducing.call("step", args)?;
-            }
-            reducing.save(ctx, state)
-        })
-    }
-
-    /// Two states as one.
-    ///
-    /// # Errors
-    /// As [`Machine::reduce`].
-    pub fn merge(
-        &self,
-        program: &Program,
-        limits: &Limits,
-        state: &str,
-        other: &str,
-    ) -> Result<String, DataFusionError> {
-        self.reducing(program, limits, |ctx, reducing| {
-            let (state, other) = (reducing.load(ctx, Some(state))?, reducing.load(ctx, Some(other))?);
-            let mut args = Args::new(ctx.clone(), 4);
-            args.push_arg(reducing.main.clone())?;
-            args.push_arg("merge")?;
-            args.push_arg(state)?;
-            args.push_arg(other)?;
-            let state = reducing.call("step", args)?;
-            reducing.save(ctx, state)
-        })
-    }
-
-    /// A state when it is a time, in microseconds since 1970.
-    ///
-    /// # Errors
-    /// As [`Machine::reduce`].
-    pub fn timer(
-        &self,
-        program: &Program,
-        limits: &Limits,
-        state: Option<&str>,
-        now: i64,
-    ) -> Result<String, DataFusionError> {
-        self.reducing(program, limits, |ctx, reducing| {
-            let state = reducing.load(ctx, state)?;
-            let now: Value = reducing
-                .helpers
-                .get::<_, Function>("date")?
-                .call((now.div_euclid(1_000) as f64,))?;
-            let mut args = Args::new(ctx.clone(), 4);
-            args.push_arg(reducing.main.clone())?;
-            args.push_arg("timer")?;
-            args.push_arg(state)?;
-            args.push_arg(now)?;
-            let state = reducing.call("step", args)?;
-            reducing.save(ctx, state)
-        })
-    }
-
-    /// What a state comes to.
-    ///
-    /// # Errors
-    /// `value` fails, or what it gives does not fit.
-    pub fn value(
-        &self,
-        program: &Program,
-        limits: &Limits,
-        state: Option<&str>,
-    ) -> Result<ArrayRef, DataFusionError> {
-        let field = program.value_field();
-        let kind = Kind::of(&field);
-        let made = self.reducing(program, limits, |ctx, reducing| {
-            let state = reducing.load(ctx, state)?;
-            let mut args = Args::new(ctx.clone(), 2);
-            args.push_arg(reducing.main.clone())?;
-            args.push_arg(state)?;
-            let value: Value = reducing.call("value", args)?;
-            let mut budget = Budget {
-                left: limits.memory_bytes,
-            };
-            read(ctx, &reducing.helpers, &value, &kind, &field, &mut budget)
-        })?;
-        column(&field, &kind, vec![made]).map_err(|mut error| {
-            error.message = format!("{}: {}", program.described(), error.message);
-            error.into()
-        })
-    }
-
     /// Refuses a text that is none.
     ///
     /// # Errors
@@ -493,44 +293,6 @@ impl Machine {
     }
 }
 
-/// A reducer whose parts are called.
-struct Reducing<'js, 'a> {
-    main: Function<'js>,
-    helpers: Object<'js>,
-    watch: &'a Watch,
-    limit: Duration,
-}
-
-impl<'js> Reducing<'js, '_> {
-    /// A helper's call, which has the time of one.
-    fn call<T: rquickjs::FromJs<'js>>(&self, helper: &str, args: Args<'js>) -> rquickjs::Result<T> {
-        self.watch.begin(self.limit);
-        self.helpers.get::<_, Function>(helper)?.call_arg(args)
-    }
-
-    /// A state of which this is the text; none: a new one.
-    fn load(&self, ctx: &Ctx<'js>, text: Option<&str>) -> rquickjs::Result<Value<'js>> {
-        let mut args = Args::new(ctx.clone(), 1);
-        match text {
-            Some(text) => {
-                args.push_arg(text)?;
-                self.call("load", args)
-            }
-            None => {
-                args.push_arg(self.main.clone())?;
-                self.call("init", args)
-            }
-        }
-    }
-
-    fn save(&self, ctx: &Ctx<'js>, state: Value<'js>) -> Outcome<String> {
-        let mut args = Args::new(ctx.clone(), 1);
-        args.push_arg(state)?;
-        let text: rquickjs::String = self.call("save", args)?;
-        Ok(text.to_string()?)
-    }
-}
-
 /// What stands around a text. One that closes the braces of one of them does not parse in another.
 #[derive(Debug, Clone, Copy)]
 enum Wrapper {
@@ -581,54 +343,4 @@ where
     ctx.userdata::<T>()
         .map(|known| (*known).clone())
         .ok_or(rquickjs::Error::Unknown)
-}
-
-/// What was thrown, and in which line of the text.
-fn thrown(value: &Value<'_>) -> Option<(String, Option<usize>)> {
-    let text = |value: &Value<'_>| -> Option<String> {
-        let text = value.as_string()?.to_string().ok()?;
-        Some(text.chars().take(MESSAGE_CHARS_MAX).collect())
-    };
-    if let Some(object) = value.as_object() {
-        let part = |name: &str| object.get::<_, Value>(name).ok().and_then(|part| text(&part));
-        if !value.is_error() {
-            // A getter may have thrown.
-            let message = part("message");
-            object.ctx().catch();
-            return Some((
-                message.unwrap_or_else(|| "an object that is no Error was thrown".to_owned()),
-                None,
-            ));
-        }
-        let line = part("stack").and_then(|stack| line_of(&stack));
-        let shown = match (part("name"), part("message")) {
-            (Some(name), Some(message)) => format!("{name}: {message}"),
-            (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => "Error".to_owned(),
-        };
-        object.ctx().catch();
-        return Some((shown, line));
-    }
-    if value.is_string() {
-        return text(value).map(|text| (text, None));
-    }
-    let shown = match () {
-        () if value.is_undefined() => "undefined",
-        () if value.is_null() => "null",
-        () if value.is_symbol() => "a symbol",
-        () => {
-            return value
-                .get::<rquickjs::Coerced<String>>()
-                .ok()
-                .map(|text| (text.0, None));
-        }
-    };
-    Some((format!("{shown} was thrown"), None))
-}
-
-/// The first line of the text of the user in a trace.
-fn line_of(stack: &str) -> Option<usize> {
-    let (_, behind) = stack.split_once(&format!("{FILE}:"))?;
-    let end = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
-    behind[..end].parse().ok()
 }

@@ -1,5 +1,6 @@
 //! A function or reducer as it was written: its name, its types and its text.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray};
@@ -67,6 +68,38 @@ impl Program {
     /// The columns of the rows of a table.
     pub fn record(columns: Vec<Field>) -> FieldRef {
         Field::new("item", DataType::Struct(Fields::from(columns)), true).into()
+    }
+}
+
+/// A program with what it is found by.
+#[derive(Debug, Clone)]
+pub struct Keyed {
+    pub program: Arc<Program>,
+    pub key: u64,
+}
+
+impl Keyed {
+    pub fn new(program: Program) -> Keyed {
+        let mut hasher = DefaultHasher::new();
+        program.hash(&mut hasher);
+        Keyed {
+            program: Arc::new(program),
+            key: hasher.finish(),
+        }
+    }
+}
+
+impl PartialEq for Keyed {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && self.program == other.program
+    }
+}
+
+impl Eq for Keyed {}
+
+impl Hash for Keyed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
     }
 }
 

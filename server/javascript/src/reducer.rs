@@ -13,10 +13,10 @@ use datafusion::logical_expr::AggregateUDF;
 use millrace_planner::reducer::{self, Reducer, ReducerState};
 use millrace_postgres::error::{SqlError, SqlState};
 
-use crate::engine::{Engine, Keyed};
-use crate::program::Program;
+use crate::engine::Engine;
 #[cfg(feature = "engine")]
 use crate::program::single;
+use crate::program::{Keyed, Program};
 
 /// Which parts it has beside `process`.
 #[derive(Debug, Clone, Copy, Default)]

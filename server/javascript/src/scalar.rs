@@ -10,10 +10,10 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use crate::engine::{Engine, Keyed};
-use crate::program::Program;
+use crate::engine::Engine;
 #[cfg(feature = "engine")]
 use crate::program::single;
+use crate::program::{Keyed, Program};
 
 /// What the results for one batch of rows may take, in bytes.
 #[cfg(feature = "engine")]
@@ -143,7 +143,7 @@ mod constants {
     use millrace_postgres::error::SqlError;
     use parking_lot::Mutex;
 
-    use crate::engine::Limits;
+    use crate::limits::Limits;
 
     /// Calls that are kept.
     const CALLS_MAX: usize = 16;
