@@ -47,7 +47,7 @@ pub use cursor::{
     DeclareSubscribeCursor, DeclareSubscriptionCursor, Fetch, Subscribe, SubscribeTarget, SubscriptionStart,
 };
 pub use explain::{Explain, ExplainFormat, ExplainOptions, ExplainTarget, ExplainType, Speed, WhatIf};
-pub use function::CreateFunction;
+pub use function::{CreateFunction, FunctionBody};
 pub use grant::{AlterDefaultPrivileges, Grant, GrantKind, GrantTarget};
 pub(crate) use hidden::STARS;
 pub use hidden::{is_secret_name, without_passwords};

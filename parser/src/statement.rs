@@ -153,6 +153,7 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "EXTERNAL",
         "FUNCTION",
         "AGGREGATE",
+        "REDUCER",
         "SEQUENCE",
         "SECRET",
         "TYPE",
@@ -185,7 +186,9 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
             reader.need(&["VIEW"])?;
             view::parse(reader, prefix)?
         }
-        "FUNCTION" | "AGGREGATE" => function::parse(reader, prefix, kind == "AGGREGATE")?,
+        "FUNCTION" => function::parse(reader, prefix, function::Kind::Function)?,
+        "AGGREGATE" => function::parse(reader, prefix, function::Kind::Aggregate)?,
+        "REDUCER" => function::parse(reader, prefix, function::Kind::Reducer)?,
         "SEQUENCE" => sequence::parse(reader)?,
         "SECRET" => secret::create(reader)?,
         "TYPE" => user_type::create_type(reader)?,

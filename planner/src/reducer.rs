@@ -9,6 +9,8 @@
 //! given only what changed. Row and timer of one key never run at the same time. Values of one key come in batches, and in no
 //! order that a program may rely on: states must merge to the same whatever was reduced first.
 
+mod rows;
+
 use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -31,6 +33,34 @@ pub trait Reducer: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// It does not take such arguments; the message is shown to whoever called it.
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType>;
+
+    /// The column of the value, with what its type alone does not say.
+    ///
+    /// # Errors
+    /// As [`Reducer::return_type`].
+    fn return_field(&self, arguments: &[DataType]) -> Result<FieldRef> {
+        Ok(Arc::new(Field::new(
+            self.name(),
+            self.return_type(arguments)?,
+            true,
+        )))
+    }
+
+    /// What tells it from others of its name.
+    fn identity(&self) -> u64 {
+        0
+    }
+
+    /// Whether a view may keep a state for each key and give it what came. If not, as in calls with ORDER BY, the values of a key are
+    /// kept, and reduced again, in their order, whenever some of them change. A SELECT does the same.
+    fn is_incremental(&self) -> bool {
+        true
+    }
+
+    /// Whether [`ReducerState::merge`] puts two states together. If not, all values of a key go to one place first.
+    fn merges(&self) -> bool {
+        true
+    }
 
     /// The state of a key that has no values yet.
     fn init(&self) -> Box<dyn ReducerState>;
@@ -117,10 +147,9 @@ struct ReducerFunction {
     signature: Signature,
 }
 
-// A name has one reducer.
 impl PartialEq for ReducerFunction {
     fn eq(&self, other: &Self) -> bool {
-        self.reducer.name() == other.reducer.name()
+        self.reducer.name() == other.reducer.name() && self.reducer.identity() == other.reducer.identity()
     }
 }
 
@@ -145,7 +174,16 @@ impl AggregateUDFImpl for ReducerFunction {
         self.reducer.return_type(arg_types)
     }
 
-    fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+    fn return_field(&self, arguments: &[FieldRef]) -> Result<FieldRef> {
+        let types: Vec<DataType> = arguments.iter().map(|field| field.data_type().clone()).collect();
+        self.reducer.return_field(&types)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let is_plain = args.order_bys.is_empty() && !args.is_distinct;
+        if !self.reducer.merges() || !self.reducer.is_incremental() || !is_plain {
+            return Ok(Box::new(rows::Rows::new(Arc::clone(&self.reducer), &args)));
+        }
         Ok(Box::new(ReducerAccumulator {
             state: self.reducer.init(),
             retracts: self.reducer.retracts(),

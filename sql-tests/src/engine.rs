@@ -70,7 +70,7 @@ pub fn session_state(directory: &Path) -> Result<SessionState, Failure> {
     let memory = Memory::new(None, Resident::Unknown);
     let disks = Disks::new(directory, &memory);
     let spills = Arc::new(SpillFiles::new(&disks, std::env::temp_dir(), &Arc::default()));
-    let (state, _) = engine::build(
+    let (state, _, _) = engine::build(
         &DatabaseOptions::new(directory),
         system::system,
         &memory,

@@ -1,8 +1,9 @@
-//! CREATE FUNCTION and CREATE AGGREGATE.
+//! CREATE FUNCTION, CREATE AGGREGATE and CREATE REDUCER.
 
 use sqlparser::ast::{DataType, Expr, Ident, ObjectName};
 
-/// `CREATE FUNCTION` and `CREATE AGGREGATE`: the body is an SQL expression over the parameters, or a query.
+/// `CREATE FUNCTION` and `CREATE AGGREGATE`: the body is an SQL expression over the parameters, or a query, or a text in JavaScript.
+/// `CREATE REDUCER` is an aggregate in JavaScript.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateFunction {
     /// Its name.
@@ -17,6 +18,18 @@ pub struct CreateFunction {
     pub returns: DataType,
     /// The columns of its rows, if it gives rows: `TABLE (..)`, or the one of `SETOF type`, which is called after the function.
     pub rows: Vec<(Ident, DataType)>,
+    /// Whether `SETOF` was written.
+    pub is_setof: bool,
+    /// `STRICT`: a NULL among the arguments makes NULL.
+    pub strict: bool,
+    pub body: FunctionBody,
+}
+
+/// What a function does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FunctionBody {
     /// The expression; a query that reads relations is a subquery.
-    pub body: Expr,
+    Sql(Box<Expr>),
+    /// `LANGUAGE javascript`: what stands between the braces of a function.
+    Javascript(String),
 }

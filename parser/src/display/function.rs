@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::when;
-use crate::ast::CreateFunction;
+use crate::ast::{CreateFunction, FunctionBody};
 
 impl Display for CreateFunction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -12,17 +12,18 @@ impl Display for CreateFunction {
             .collect();
         write!(
             f,
-            "CREATE {}{} {}({}) RETURNS {} LANGUAGE SQL RETURN {}",
+            "CREATE {}{} {}({}) RETURNS {} LANGUAGE {}{}",
             when(self.or_replace, "OR REPLACE "),
-            if self.is_aggregate {
-                "AGGREGATE"
-            } else {
-                "FUNCTION"
+            match (self.is_aggregate, &self.body) {
+                (true, FunctionBody::Sql(_)) => "AGGREGATE",
+                (true, FunctionBody::Javascript(_)) => "REDUCER",
+                (false, _) => "FUNCTION",
             },
             self.name,
             parameters.join(", "),
             match self.rows.as_slice() {
                 [] => self.returns.to_string(),
+                [_] if self.is_setof => format!("SETOF {}", self.returns),
                 rows => {
                     let rows: Vec<String> = (rows.iter())
                         .map(|(name, data_type)| format!("{name} {data_type}"))
@@ -30,7 +31,11 @@ impl Display for CreateFunction {
                     format!("TABLE ({})", rows.join(", "))
                 }
             },
-            self.body
+            match &self.body {
+                FunctionBody::Sql(body) => format!("SQL RETURN {body}"),
+                FunctionBody::Javascript(text) => format!("javascript AS '{}'", text.replace('\'', "''")),
+            },
+            when(self.strict, " STRICT"),
         )
     }
 }

@@ -1,4 +1,4 @@
-//! `CREATE FUNCTION` and `CREATE AGGREGATE`, whose bodies are SQL expressions.
+//! `CREATE FUNCTION` and `CREATE AGGREGATE`, whose bodies are SQL expressions or texts in JavaScript, and `CREATE REDUCER`.
 
 use std::ops::ControlFlow;
 
@@ -6,14 +6,30 @@ use sqlparser::ast::{DataType, Expr, Ident, LimitClause, ObjectName, SelectItem,
 use sqlparser::tokenizer::{Location, Token};
 
 use super::{CreatePrefix, parse_statement};
-use crate::ast::{CreateFunction, Statement};
+use crate::ast::{CreateFunction, FunctionBody, Statement};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader, string_of};
 use crate::text;
 use crate::walk::walk_expressions_mut;
 
-/// After `CREATE FUNCTION` or `CREATE AGGREGATE`.
-pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate: bool) -> Parse<Statement> {
+/// What is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Function,
+    Aggregate,
+    Reducer,
+}
+
+/// What a body was written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Sql,
+    Javascript,
+}
+
+/// After `CREATE FUNCTION`, `CREATE AGGREGATE` or `CREATE REDUCER`.
+pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, kind: Kind) -> Parse<Statement> {
+    let is_aggregate = kind != Kind::Function;
     let name = reader.name()?;
     reader.need_token(&Token::LParen)?;
     let mut parameters = vec![];
@@ -27,6 +43,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate:
     }
     reader.need(&["RETURNS"])?;
     let mut rows = vec![];
+    let mut is_setof = false;
     let returns = if reader.take(&["TABLE"]) {
         rows = reader.parenthesised(|reader| Ok((reader.ident()?, reader.parse_data_type()?)))?;
         match rows.as_slice() {
@@ -34,6 +51,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate:
             _ => DataType::Custom(ObjectName::from(vec![Ident::new("record")]), vec![]),
         }
     } else if reader.take(&["SETOF"]) {
+        is_setof = true;
         let data_type = reader.parse_data_type()?;
         let called = name.0.last().and_then(|part| part.as_ident().cloned());
         rows.extend(called.map(|called| (called, data_type.clone())));
@@ -42,18 +60,23 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate:
         reader.parse_data_type()?
     };
     let mut body = None;
+    let mut text = None;
+    let mut language = None;
+    let mut strict = None;
     while !reader.at_end() {
         let at = reader.here();
         if reader.take(&["LANGUAGE"]) {
-            let language = reader.ident()?.value;
-            if !language.eq_ignore_ascii_case("sql") {
-                let hint = "The body is an SQL expression; programs that embed the server register reducers.";
-                return Err(Failure::unsupported(
-                    format!("LANGUAGE {language} is not supported"),
-                    at,
-                    hint,
-                ));
-            }
+            language = Some((self::language(reader, kind)?, at));
+        } else if reader.take(&["STRICT"]) || reader.take(&["RETURNS", "NULL", "ON", "NULL", "INPUT"]) {
+            strict = Some((true, at));
+        } else if reader.take(&["CALLED", "ON", "NULL", "INPUT"]) {
+            strict = Some((false, at));
+        } else if reader.take(&["VOLATILE"]) {
+            return Err(Failure::unsupported(
+                "VOLATILE functions are not supported",
+                at,
+                "The same arguments must give the same value.",
+            ));
         } else if reader.take_one_of(&["IMMUTABLE", "STABLE"]).is_some()
             || reader.take(&["PARALLEL", "SAFE"])
             || takes_cost(reader)?
@@ -62,22 +85,48 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate:
         } else if reader.take(&["RETURN"]) {
             body = Some(reader.expr()?);
         } else if reader.take(&["AS"]) {
-            body = Some(match string_of(&reader.peek_token_ref().token) {
-                Some(text) => {
+            match string_of(&reader.peek_token_ref().token) {
+                Some(written) => {
                     reader.next_token();
-                    body_of(&text, !rows.is_empty(), at)?
+                    text = Some((written, at));
                 }
-                None => reader.expr()?,
-            });
+                None => body = Some(reader.expr()?),
+            }
         } else {
             return Err(reader.unexpected("LANGUAGE SQL, IMMUTABLE, RETURN or AS"));
         }
     }
-    let mut body = body.ok_or_else(|| reader.unexpected("RETURN expression or AS 'expression'"))?;
-    if !rows.is_empty() && !matches!(body, Expr::Subquery(_)) {
-        return Err(reader.unexpected("RETURN (SELECT ..) or AS 'SELECT ..' of a function that gives rows"));
+    let is_javascript = matches!(language, Some((Language::Javascript, _)));
+    if kind == Kind::Reducer && !is_javascript {
+        return Err(reader.unexpected("LANGUAGE javascript"));
     }
-    by_name(&mut body, &parameters, reader.here())?;
+    let body = if is_javascript {
+        match (text, body) {
+            (Some((text, _)), None) => FunctionBody::Javascript(text),
+            _ => return Err(reader.unexpected("AS 'text in JavaScript'")),
+        }
+    } else {
+        if let Some((_, at)) = strict {
+            let hint = "The body of a function of SQL says what NULL makes.";
+            return Err(Failure::unsupported(
+                "STRICT is not supported for LANGUAGE sql",
+                at,
+                hint,
+            ));
+        }
+        let mut body = match (body, text) {
+            (Some(body), None) => body,
+            (_, Some((text, at))) => body_of(&text, !rows.is_empty(), at)?,
+            (None, None) => return Err(reader.unexpected("RETURN expression or AS 'expression'")),
+        };
+        if !rows.is_empty() && !matches!(body, Expr::Subquery(_)) {
+            return Err(
+                reader.unexpected("RETURN (SELECT ..) or AS 'SELECT ..' of a function that gives rows")
+            );
+        }
+        by_name(&mut body, &parameters, reader.here())?;
+        FunctionBody::Sql(Box::new(body))
+    };
     Ok(Statement::CreateFunction(Box::new(CreateFunction {
         name,
         or_replace: prefix.or_replace,
@@ -85,8 +134,36 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, is_aggregate:
         parameters,
         returns,
         rows,
+        is_setof,
+        strict: strict.is_some_and(|(strict, _)| strict),
         body,
     })))
+}
+
+/// The name behind LANGUAGE.
+fn language(reader: &mut Reader<'_>, kind: Kind) -> Parse<Language> {
+    let at = reader.here();
+    let language = match string_of(&reader.peek_token_ref().token) {
+        Some(name) => {
+            reader.next_token();
+            name
+        }
+        None => reader.ident()?.value,
+    };
+    match (language.to_ascii_lowercase().as_str(), kind) {
+        ("sql", Kind::Function | Kind::Aggregate) => Ok(Language::Sql),
+        ("javascript", Kind::Function | Kind::Reducer) => Ok(Language::Javascript),
+        ("javascript", Kind::Aggregate) => Err(Failure::unsupported(
+            "an aggregate in JavaScript is a reducer",
+            at,
+            "Use CREATE REDUCER.",
+        )),
+        _ => Err(Failure::unsupported(
+            format!("LANGUAGE {language} is not supported"),
+            at,
+            "There are sql and javascript; programs that embed the server register reducers.",
+        )),
+    }
 }
 
 /// `COST n` and `ROWS n`, which tell PostgreSQL's planner something.

@@ -23,6 +23,7 @@ pub(super) fn kind(reader: &mut Reader<'_>) -> Option<ObjectKind> {
         "SUBSCRIPTION",
         "FUNCTION",
         "AGGREGATE",
+        "REDUCER",
         "SEQUENCE",
         "SECRET",
         "TYPE",

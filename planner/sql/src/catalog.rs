@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
 use datafusion::sql::sqlparser::ast;
 
 /// How names become relations. Implemented by the session: search path, visibility and views are its business.
@@ -26,6 +26,11 @@ pub trait CatalogReader {
 
     /// A built-in function that sees what the names of the statement mean; `None`: it does not depend on that.
     fn scalar_function(&self, _name: &str) -> Option<Arc<ScalarUDF>> {
+        None
+    }
+
+    /// An aggregate that somebody made; `None`: it is built in.
+    fn aggregate_function(&self, _name: &str) -> Option<Arc<AggregateUDF>> {
         None
     }
 
@@ -58,6 +63,10 @@ pub struct SqlFunction {
     pub parameters: Vec<String>,
     /// Whether it gives rows, those of the subquery that the body is.
     pub gives_rows: bool,
+    /// Whether the body may read relations, whose columns it would take the arguments for.
+    pub reads_relations: bool,
+    /// Whether the body is a call of an aggregate, which takes over what else stands in a call: DISTINCT, ORDER BY, FILTER.
+    pub is_reducer: bool,
     /// The parameters are columns in it.
     pub body: ast::Expr,
 }

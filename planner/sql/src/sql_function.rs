@@ -65,6 +65,7 @@ impl VisitorMut for Expander<'_> {
                 "function {} gives rows: it can be called only in FROM",
                 call.name
             ))),
+            Ok(Some(function)) if function.is_reducer => self.reducer(call, &function),
             Ok(Some(function)) => self.body(call, &function),
             Ok(None) => return ControlFlow::Continue(()),
             Err(error) => Err(error),
@@ -89,6 +90,10 @@ impl Expander<'_> {
         let Some(function) = self.catalog.function(name)? else {
             return Ok(None);
         };
+        if function.is_reducer {
+            let message = format!("reducer {name} cannot be called in FROM");
+            return Err(DataFusionError::NotImplemented(message));
+        }
         if called.with_ordinality {
             let message = format!("function {name} WITH ORDINALITY is not supported");
             return Err(DataFusionError::NotImplemented(message));
@@ -146,6 +151,32 @@ impl Expander<'_> {
         }))
     }
 
+    /// The same call, of the aggregate behind a reducer.
+    fn reducer(&self, call: &Function, function: &SqlFunction) -> Result<Expr> {
+        if call.over.is_some() || !call.within_group.is_empty() {
+            let message = format!("reducer {} cannot be called with OVER or WITHIN GROUP", call.name);
+            return Err(DataFusionError::NotImplemented(message));
+        }
+        let mut plain = call.clone();
+        plain.filter = None;
+        if let FunctionArguments::List(list) = &mut plain.args {
+            list.duplicate_treatment = None;
+            list.clauses.clear();
+        }
+        let Expr::Nested(body) = self.body(&plain, function)? else {
+            return Err(DataFusionError::Internal("a reducer is no call".into()));
+        };
+        let Expr::Function(body) = *body else {
+            return Err(DataFusionError::Internal("a reducer is no call".into()));
+        };
+        let mut made = call.clone();
+        made.name = body.name;
+        if let (FunctionArguments::List(list), FunctionArguments::List(given)) = (&mut made.args, body.args) {
+            list.args = given.args;
+        }
+        Ok(Expr::Function(made))
+    }
+
     fn body(&self, call: &Function, function: &SqlFunction) -> Result<Expr> {
         let wrong = |fault: Fault, message: String| -> DataFusionError { Faulty { fault, message }.into() };
         if self.depth >= DEPTH_MAX {
@@ -158,7 +189,7 @@ impl Expander<'_> {
         let is_plain = call.over.is_none() && call.filter.is_none() && call.within_group.is_empty();
         let arguments = arguments(call).filter(|_| is_plain).ok_or_else(|| {
             let message = format!(
-                "SQL function {} takes expressions only, and cannot be called with DISTINCT, FILTER or OVER",
+                "function {} takes expressions only, and cannot be called with DISTINCT, FILTER or OVER",
                 call.name
             );
             wrong(Fault::UndefinedFunction, message)
@@ -173,7 +204,7 @@ impl Expander<'_> {
             return Err(wrong(Fault::UndefinedFunction, message));
         }
         // What reads relations would take the columns of an argument for theirs.
-        if has_query(&function.body) && arguments.iter().any(names_columns) {
+        if function.reads_relations && has_query(&function.body) && arguments.iter().any(names_columns) {
             return Err(DataFusionError::NotImplemented(format!(
                 "an argument of function {} that names columns is not supported, because its body reads relations",
                 call.name

@@ -24,7 +24,7 @@ use super::Emit;
 use super::fragment::{Fragment, Part, Placement};
 use super::lower::{Lowering, arrow_schema, column};
 use crate::error::{PlanError, Result};
-use crate::reducer::reducer_of;
+use crate::reducer::{Reducer, reducer_of};
 use crate::stage::aggregation::{AggregateCall, AggregateForm, Aggregation, ExchangeForm};
 use crate::stage::closing::Closing;
 use crate::stage::operator::Operator;
@@ -304,12 +304,30 @@ impl Lowering {
             }
             other => other,
         };
-        let reducer = reducer_of(function.fun()).filter(|reducer| append_only || reducer.retracts());
-        let form = match reducer {
-            Some(_) if arguments.is_some() && !is_distinct && order_by.is_empty() => {
-                AggregateForm::Reducer { append_only }
+        let reducer = reducer_of(function.fun());
+        let keeps_state = |reducer: &&Arc<dyn Reducer>| {
+            reducer.is_incremental()
+                && (append_only || reducer.retracts())
+                && arguments.is_some()
+                && !is_distinct
+                && order_by.is_empty()
+        };
+        let form = match reducer.filter(keeps_state) {
+            Some(reducer) => AggregateForm::Reducer {
+                append_only: append_only && reducer.merges(),
+            },
+            None if reducer.is_some_and(|reducer| reducer.is_timed())
+                && matches!(self.options.emit, Emit::Every(_)) =>
+            {
+                return Err(PlanError::NotIncremental {
+                    construct: format!("{}, which has a timer,", function.fun().name()),
+                    hint: Some(
+                        "Its state must be kept: over rows that only arrive, or with retract, and without DISTINCT and ORDER BY."
+                            .to_owned(),
+                    ),
+                });
             }
-            _ => form,
+            None => form,
         };
         // What no accumulator can be made for (DISTINCT with ORDER BY something else) is said now and not by the view.
         if form == AggregateForm::Values

@@ -1,14 +1,19 @@
-//! Functions and aggregates whose bodies are SQL expressions, as the catalog has them.
+//! Functions, aggregates and reducers as the catalog has them: bodies are SQL expressions, or texts in JavaScript.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use arrow::datatypes::FieldRef;
 use datafusion::sql::sqlparser::ast::{self, Expr, VisitorMut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_functions::sql::{named_types, rewrite};
+use millrace_javascript::{Form, Program};
+use millrace_parser::ast::FunctionBody;
 use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult};
-use millrace_postgres::types::named::TypeNames;
+use millrace_postgres::types;
+use millrace_postgres::types::named::{TypeNames, resolved};
 use millrace_sql::SqlFunction;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +27,11 @@ pub struct FunctionDef {
     pub returns: ast::DataType,
     /// The columns of its rows, folded, if it gives rows.
     pub rows: Vec<(String, ast::DataType)>,
-    pub body: Expr,
+    /// Whether a row is a value, not an object by the columns' names (`SETOF`).
+    pub is_setof: bool,
+    /// Whether a NULL among the arguments makes NULL.
+    pub strict: bool,
+    pub body: FunctionBody,
 }
 
 /// The lasting form.
@@ -34,16 +43,122 @@ pub struct StoredFunction {
     returns: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rows: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    setof: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
+    /// None: SQL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    language: Option<String>,
     body: String,
 }
 
+/// The language of [`StoredFunction`].
+const JAVASCRIPT: &str = "javascript";
+
 impl FunctionDef {
-    /// What calls are replaced by: arguments and result are of the types that were said.
+    /// Whether the body is a text in JavaScript.
+    pub fn is_javascript(&self) -> bool {
+        matches!(self.body, FunctionBody::Javascript(_))
+    }
+
+    /// The expression of a body in SQL.
+    pub fn expression(&self) -> Option<&Expr> {
+        match &self.body {
+            FunctionBody::Sql(body) => Some(body.as_ref()),
+            FunctionBody::Javascript(_) => None,
+        }
+    }
+
+    /// What a body in JavaScript is to its engine.
+    ///
+    /// # Errors
+    /// A type does not exist; or the body is SQL.
+    pub fn program(&self, name: &str, names: &dyn TypeNames) -> SqlResult<Program> {
+        let FunctionBody::Javascript(text) = &self.body else {
+            return Err(SqlError::internal("the body of a function is not in JavaScript"));
+        };
+        let field = |name: &str, data_type: &ast::DataType| {
+            let data_type = types::from_sql(&resolved(data_type, names)?.data_type)?;
+            Ok(data_type.field(name, true))
+        };
+        let parameters = self.parameters.iter();
+        let parameters = parameters.map(|(name, data_type)| Ok(FieldRef::new(field(name, data_type)?)));
+        let columns = self.rows.iter().map(|(name, data_type)| field(name, data_type));
+        let returns = match self.rows.is_empty() || self.is_setof {
+            true => Arc::new(field("item", &self.returns)?),
+            false => Program::record(columns.collect::<SqlResult<_>>()?),
+        };
+        Ok(Program {
+            name: name.to_owned(),
+            form: match (self.is_aggregate, self.rows.is_empty()) {
+                (true, _) => Form::Reducer,
+                (false, true) => Form::Scalar,
+                (false, false) => Form::Rows,
+            },
+            parameters: parameters.collect::<SqlResult<_>>()?,
+            returns,
+            gives_rows: !self.rows.is_empty(),
+            strict: self.strict,
+            body: text.clone(),
+        })
+    }
+
+    /// What calls of a function in JavaScript are replaced by: a call of a function that the binder knows by `name`, with arguments
+    /// and a result of the types that were said.
     ///
     /// # Errors
     /// A type does not exist.
+    pub fn called(&self, name: &str, names: &dyn TypeNames) -> SqlResult<SqlFunction> {
+        let quoted = millrace_parser::quote_identifier;
+        let parameters: Vec<String> = self.parameters.iter().map(|(name, _)| quoted(name)).collect();
+        let call = format!("\"{name}\"({})", parameters.join(", "));
+        let text = match self.rows.is_empty() {
+            true => call,
+            false => {
+                let columns = self.rows.iter().map(|(name, data_type)| match self.is_setof {
+                    true => format!("CAST(\"row\" AS {data_type}) AS {}", quoted(name)),
+                    false => {
+                        let key = name.replace('\'', "''");
+                        format!(
+                            "CAST(get_field(\"row\", '{key}') AS {data_type}) AS {}",
+                            quoted(name)
+                        )
+                    }
+                });
+                let columns: Vec<String> = columns.collect();
+                format!(
+                    "(SELECT {} FROM UNNEST({call}) AS \"rows of a function\" (\"row\"))",
+                    columns.join(", ")
+                )
+            }
+        };
+        let mut body = millrace_parser::parse_expression(&text)?;
+        // It never breaks off.
+        let _ = body.walk_mut(&mut Typed(&self.parameters));
+        if self.rows.is_empty() && !self.is_aggregate {
+            body = cast(body, &self.returns);
+        }
+        named_types::resolve(&mut body, names)?;
+        rewrite::expression(&mut body)?;
+        Ok(SqlFunction {
+            parameters: self.parameters.iter().map(|(name, _)| name.clone()).collect(),
+            gives_rows: !self.rows.is_empty(),
+            reads_relations: false,
+            is_reducer: self.is_aggregate,
+            body,
+        })
+    }
+
+    /// What calls are replaced by: arguments and result are of the types that were said.
+    ///
+    /// # Errors
+    /// A type does not exist; or the body is in JavaScript.
     pub fn inlined(&self, names: &dyn TypeNames) -> SqlResult<SqlFunction> {
-        let mut body = self.body.clone();
+        let Some(body) = self.expression() else {
+            return Err(SqlError::internal("the body of a function is not in SQL"));
+        };
+        let mut body = body.clone();
         // It never breaks off.
         let _ = body.walk_mut(&mut Typed(&self.parameters));
         let mut body = match self.rows.is_empty() {
@@ -55,6 +170,8 @@ impl FunctionDef {
         Ok(SqlFunction {
             parameters: self.parameters.iter().map(|(name, _)| name.clone()).collect(),
             gives_rows: !self.rows.is_empty(),
+            reads_relations: true,
+            is_reducer: false,
             body,
         })
     }
@@ -104,7 +221,13 @@ impl FunctionDef {
             rows: (self.rows.iter())
                 .map(|(name, data_type)| (name.clone(), data_type.to_string()))
                 .collect(),
-            body: self.body.to_string(),
+            setof: self.is_setof,
+            strict: self.strict,
+            language: self.is_javascript().then(|| JAVASCRIPT.to_owned()),
+            body: match &self.body {
+                FunctionBody::Sql(body) => body.to_string(),
+                FunctionBody::Javascript(text) => text.clone(),
+            },
         }
     }
 
@@ -129,7 +252,17 @@ impl FunctionDef {
             rows: (stored.rows.iter())
                 .map(|(name, text)| Ok((name.clone(), data_type(text)?)))
                 .collect::<Result<_, String>>()?,
-            body: millrace_parser::parse_expression(&stored.body).map_err(|error| error.message)?,
+            is_setof: stored.setof,
+            strict: stored.strict,
+            body: match stored.language.as_deref() {
+                None => {
+                    let body =
+                        millrace_parser::parse_expression(&stored.body).map_err(|error| error.message)?;
+                    FunctionBody::Sql(Box::new(body))
+                }
+                Some(JAVASCRIPT) => FunctionBody::Javascript(stored.body.clone()),
+                Some(language) => return Err(format!("LANGUAGE {language} is not known")),
+            },
         })
     }
 }

@@ -1,5 +1,7 @@
 //! How names in a statement become relations: the search path, views, and the system's own relations.
 
+mod functions;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,9 +11,10 @@ use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::ViewTable;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
 use datafusion::sql::sqlparser::ast;
 use millrace_functions::sql::{bound, comparisons, equality, named_types, output_types, rewrite, type_check};
+use millrace_javascript::Engine;
 use millrace_planner::{Binder, Emit};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -19,10 +22,10 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::named::{NamedType, TypeNames};
 use millrace_sql::{CatalogReader, SqlFunction};
 
+use self::functions::Javascript;
 use crate::bound::{BoundName, BoundView};
 use crate::names::SYSTEM_SCHEMAS;
 use crate::object::{Definition, Object, QueryDef};
-use crate::rights::Privileges;
 use crate::scope::{Acting, Scope};
 use crate::settings::Settings;
 use crate::snapshot::CatalogSnapshot;
@@ -48,6 +51,9 @@ pub trait SystemRelations: Sync {
 
     /// A function of the system that sees what the names of a statement mean; `None`: it does not depend on that.
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>>;
+
+    /// What runs functions in JavaScript.
+    fn javascript(&self) -> &Arc<Engine>;
 
     /// A relation of `pg_catalog` that shows what the session has: `pg_settings`, `pg_cursors`, `pg_prepared_statements`; `None`:
     /// the name is another's.
@@ -81,6 +87,8 @@ pub struct Reader<'a> {
     checked: Option<&'a Scope>,
     depth: usize,
     used: RefCell<BTreeMap<String, BoundName>>,
+    /// The functions in JavaScript that were named, under the names by which their calls go on.
+    javascript: RefCell<BTreeMap<String, Javascript>>,
     /// Whether something was named that means another thing to another statement: a relation of the system, which holds the rows of
     /// one moment, or a function that asks who calls it.
     is_of_statement: Cell<bool>,
@@ -106,6 +114,7 @@ impl<'a> Reader<'a> {
             checked: None,
             depth: 0,
             used: RefCell::default(),
+            javascript: RefCell::default(),
             is_of_statement: Cell::default(),
         }
     }
@@ -168,51 +177,6 @@ impl<'a> Reader<'a> {
                 .iter()
                 .find_map(|schema| self.catalog.relation(self.database, schema, name)),
         }
-    }
-
-    /// The function that a name means, looked for along the search path.
-    pub fn function_object(&self, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
-        match schema {
-            Some(schema) => self.catalog.function(self.database, schema, name),
-            None => (self.search_path.iter())
-                .find_map(|schema| self.catalog.function(self.database, schema, name)),
-        }
-    }
-
-    fn sql_function(&self, name: &ast::ObjectName) -> SqlResult<Option<SqlFunction>> {
-        let parts: Option<Vec<String>> = (name.0.iter())
-            .map(|part| part.as_ident().map(millrace_parser::fold))
-            .collect();
-        let (schema, name) = match parts.as_deref() {
-            Some([name]) => (None, name),
-            Some([schema, name]) => (Some(schema.as_str()), name),
-            _ => return Ok(None),
-        };
-        // A relation may have the same name.
-        let written = match schema {
-            Some(schema) => format!("{schema}.{name}()"),
-            None => format!("{name}()"),
-        };
-        let bound = self.bound.iter().find(|bound| bound.name == written);
-        let object = match bound {
-            Some(bound) => self.catalog.object(bound.object),
-            None => self.function_object(schema, name),
-        };
-        let Some((object, Definition::Function(function))) =
-            object.map(|object| (object, &object.definition))
-        else {
-            return Ok(None);
-        };
-        let bound = BoundName {
-            name: written.clone(),
-            object: object.id,
-            columns: vec![],
-        };
-        if let Some(scope) = self.checked {
-            scope.check(object, Privileges::EXECUTE)?;
-        }
-        self.used.borrow_mut().insert(written, bound);
-        function.inlined(self).map(Some)
     }
 
     /// The type that somebody made that a name means, looked for along the search path.
@@ -442,6 +406,7 @@ impl<'a> Reader<'a> {
             checked: None,
             depth: self.depth + 1,
             used: RefCell::default(),
+            javascript: RefCell::default(),
             is_of_statement: Cell::default(),
         };
         let plan = reader.bind_query_text(query)?;
@@ -556,11 +521,21 @@ impl CatalogReader for Reader<'_> {
     }
 
     fn scalar_function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        if let Some(Javascript::Function(known)) = self.javascript.borrow().get(name) {
+            return Some(Arc::clone(known));
+        }
         if !self.system.asks_statement(name) {
             return None;
         }
         self.is_of_statement.set(true);
         self.system.function(self.scope?, name)
+    }
+
+    fn aggregate_function(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        match self.javascript.borrow().get(name) {
+            Some(Javascript::Reducer(known)) => Some(Arc::clone(known)),
+            _ => None,
+        }
     }
 
     fn check_types(&self, plan: &LogicalPlan) -> Result<()> {

@@ -19,6 +19,8 @@ pub use crate::names::BOOTSTRAP;
 pub const READ_SERVER_FILES: ObjectId = ObjectId(4_569);
 /// May write files and to other systems by way of the server.
 pub const WRITE_SERVER_FILES: ObjectId = ObjectId(4_570);
+/// May have the server run programs: make functions and reducers in JavaScript.
+pub const EXECUTE_SERVER_PROGRAM: ObjectId = ObjectId(4_571);
 /// May cancel and end what others run.
 pub const SIGNAL_BACKEND: ObjectId = ObjectId(4_200);
 /// May ask for a checkpoint.

@@ -157,6 +157,7 @@ pub struct Database {
     catalog: Arc<ArcSwap<CatalogSnapshot>>,
     state: SessionState,
     system: Box<dyn SystemCatalog>,
+    javascript: Arc<millrace_javascript::Engine>,
     /// Held by the one DDL statement that runs.
     ddl: Arc<tokio::sync::Mutex<()>>,
     /// Whether the transaction that has that right waits for a table.
@@ -255,7 +256,7 @@ impl Database {
         sessions.statements.charge_to(runtime.memory());
         sessions.measure_by(runtime.memory(), store.logs());
         let sequences = Arc::new(Sequences::default());
-        let (state, system) = engine::build(
+        let (state, system, javascript) = engine::build(
             &options,
             make,
             runtime.memory(),
@@ -276,6 +277,7 @@ impl Database {
             catalog,
             state,
             system,
+            javascript,
             ddl: Arc::default(),
             definer_waits: tokio::sync::watch::Sender::new(false),
             jobs: jobs::Jobs::default(),
@@ -357,6 +359,11 @@ impl Database {
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// What runs functions in JavaScript.
+    pub fn javascript(&self) -> &Arc<millrace_javascript::Engine> {
+        &self.javascript
     }
 
     /// Functions, planners and options that every statement is bound and planned with.

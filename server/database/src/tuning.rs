@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use millrace_javascript::Limits;
 use millrace_postgres::units;
 use millrace_resource::memory::machine_bytes;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
@@ -15,7 +16,7 @@ use millrace_schedule::group_size::{GROUP_MAX, GroupSize};
 use millrace_storage::Durability;
 
 /// The settings' names.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 16] = [
     "access_control",
     "batch_interval",
     "checkpoint_interval",
@@ -23,6 +24,8 @@ pub const NAMES: [&str; 14] = [
     "flush_writes",
     "group_overhead_bounds",
     "group_size",
+    "javascript_call_timeout",
+    "javascript_memory",
     "log_min_duration_statement",
     "memory_limit",
     "pipeline_spread",
@@ -42,6 +45,9 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 const MEMORY_PERCENT: u64 = 70;
 /// With less nothing useful runs.
 const MEMORY_LIMIT_MIN: u64 = 1 << 20;
+/// With less an engine does not start.
+const JAVASCRIPT_BYTES_MIN: usize = 4 << 20;
+const JAVASCRIPT_BYTES_MAX: usize = 1 << 30;
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 
@@ -65,6 +71,8 @@ pub struct Tuning {
     pub group_size: Option<u64>,
     /// The share of coordination in the time, in percent, between which an automatic group size keeps it.
     pub group_overhead_bounds: (f64, f64),
+    /// How long one call of a function in JavaScript may run, and what one engine may hold.
+    pub javascript: Limits,
     /// Statements that run for so long are logged; `None`: none are.
     pub log_min_duration_statement: Option<Duration>,
     /// Memory of the process, in bytes; `None`: a share of the machine's.
@@ -101,6 +109,7 @@ impl Default for Tuning {
             flush_writes: true,
             group_size: None,
             group_overhead_bounds: (5.0, 10.0),
+            javascript: Limits::default(),
             log_min_duration_statement: None,
             memory_limit: None,
             pipeline_spread: Spread::default(),
@@ -129,6 +138,8 @@ impl Tuning {
                 let (lower, upper) = self.group_overhead_bounds;
                 format!("{lower}%,{upper}%")
             }
+            "javascript_call_timeout" => duration_text(self.javascript.call_time),
+            "javascript_memory" => units::size_text(self.javascript.memory_bytes as u64),
             "log_min_duration_statement" => match self.log_min_duration_statement {
                 None => "-1".to_owned(),
                 Some(Duration::ZERO) => "0".to_owned(),
@@ -205,6 +216,16 @@ impl Tuning {
                 _ => {
                     return Err(format!("auto, or a whole number from 1 to {GROUP_MAX}"));
                 }
+            },
+            "javascript_call_timeout" => {
+                self.javascript.call_time = time(text)
+                    .ok_or_else(|| "a time from 1ms to 1h with its unit, such as 100ms".to_owned())?;
+            }
+            "javascript_memory" => match units::size(text).map(usize::try_from) {
+                Ok(Ok(bytes)) if (JAVASCRIPT_BYTES_MIN..=JAVASCRIPT_BYTES_MAX).contains(&bytes) => {
+                    self.javascript.memory_bytes = bytes;
+                }
+                _ => return Err("a size from 4MB to 1GB with its unit, such as 64MB".to_owned()),
             },
             "log_min_duration_statement" if text == "-1" => self.log_min_duration_statement = None,
             "log_min_duration_statement" => {
@@ -318,6 +339,8 @@ mod tests {
             ("group_size", "25", "25"),
             ("group_size", "auto", "auto"),
             ("group_overhead_bounds", "2.5%, 20 %", "2.5%,20%"),
+            ("javascript_call_timeout", "1 s", "1s"),
+            ("javascript_memory", "32 MB", "32MB"),
             ("log_min_duration_statement", "250", "250ms"),
             ("log_min_duration_statement", "2 s", "2s"),
             ("log_min_duration_statement", "0", "0"),

@@ -150,6 +150,8 @@ sql_states! {
     DuplicateColumn = "42701",
     /// A value is given for a column that is computed.
     GeneratedAlways = "428C9",
+    /// A function in another language failed.
+    ExternalRoutineException = "38000",
     /// A column name fits several columns.
     AmbiguousColumn = "42702",
     /// No column of that name.

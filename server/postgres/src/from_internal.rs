@@ -217,9 +217,7 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
         }
         DataFusionError::SchemaError(error, _) => schema(*error),
         DataFusionError::Execution(message) => execution(&message),
-        DataFusionError::ResourcesExhausted(message) => {
-            SqlError::new(SqlState::OutOfMemory, plain(&message)).with_hint(MEMORY_HINT)
-        }
+        DataFusionError::ResourcesExhausted(message) => exhausted(&message),
         DataFusionError::External(error) => external(error),
         DataFusionError::Context(_, inner) => datafusion(*inner),
         DataFusionError::Diagnostic(_, inner) => datafusion(*inner),
@@ -237,9 +235,7 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
             DataFusionError::Execution(message) => execution(message),
             DataFusionError::NotImplemented(message) => not_implemented(message),
             DataFusionError::Internal(message) => internal(message),
-            DataFusionError::ResourcesExhausted(message) => {
-                SqlError::new(SqlState::OutOfMemory, plain(message)).with_hint(MEMORY_HINT)
-            }
+            DataFusionError::ResourcesExhausted(message) => exhausted(message),
             other => SqlError::internal(other.to_string()),
         },
         DataFusionError::IoError(error) => SqlError::new(io_state(&error), error.to_string()),
@@ -251,6 +247,20 @@ pub fn datafusion(error: DataFusionError) -> SqlError {
         }
         DataFusionError::Substrait(message) | DataFusionError::Ffi(message) => SqlError::internal(message),
     }
+}
+
+/// Not enough of something: memory, or time of a call in JavaScript, whose messages name the setting.
+fn exhausted(message: &str) -> SqlError {
+    let error = |state| SqlError::new(state, plain(message));
+    if message.contains("javascript_call_timeout") {
+        return error(SqlState::ProgramLimitExceeded)
+            .with_hint("A superuser can raise it: ALTER SYSTEM SET javascript_call_timeout = '1s'.");
+    }
+    if message.contains("javascript_memory") {
+        return error(SqlState::OutOfMemory)
+            .with_hint("A superuser can raise it: ALTER SYSTEM SET javascript_memory = '128MB'.");
+    }
+    error(SqlState::OutOfMemory).with_hint(MEMORY_HINT)
 }
 
 /// What DataFusion takes for a fault of its own. Some are the statement's, or another error's.

@@ -15,7 +15,7 @@ use millrace_catalog::rights::Privileges;
 use millrace_catalog::role;
 use millrace_catalog::scope::Scope;
 use millrace_parser::ast::{
-    CopyDirection, CopyEnd, CopySource, ExplainTarget, ObjectName, Options, Statement,
+    CopyDirection, CopyEnd, CopySource, ExplainTarget, FunctionBody, ObjectName, Options, Statement,
 };
 use millrace_parser::walk::walk_expressions;
 use millrace_postgres::error::SqlResult;
@@ -145,6 +145,11 @@ fn needs(statement: &Statement) -> Vec<Need> {
             // Everybody may see their own.
             ExplainTarget::Profile(_) => vec![Need::InPlace],
         },
+        // Its text runs on the server's cores, for whoever calls it.
+        Statement::CreateFunction(create) if matches!(create.body, FunctionBody::Javascript(_)) => vec![
+            Need::InPlace,
+            Need::Role(role::EXECUTE_SERVER_PROGRAM, "create a function in JavaScript"),
+        ],
         Statement::AlterSystemSet(_) => vec![Need::Superuser("set a parameter of the server")],
         Statement::CancelJob(_) => vec![Need::Role(role::SIGNAL_BACKEND, "cancel a job")],
         Statement::Checkpoint => vec![Need::Role(role::CHECKPOINT, "execute CHECKPOINT command")],
@@ -154,8 +159,8 @@ fn needs(statement: &Statement) -> Vec<Need> {
         Statement::Backup { .. } => vec![Need::Superuser("make a backup")],
         // What they are about is found under the right to change definitions.
         Statement::CreateMaterializedView(_)
-        | Statement::CreateSubscription(_)
         | Statement::CreateFunction(_)
+        | Statement::CreateSubscription(_)
         | Statement::CreateEnum(_)
         | Statement::CreateDomain(_)
         | Statement::Drop(_)

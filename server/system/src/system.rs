@@ -133,7 +133,7 @@ mod tests {
         let memory = Memory::new(None, Resident::Unknown);
         let disks = Disks::new(&directory, &memory);
         let spills = Arc::new(SpillFiles::new(&disks, directory.clone(), &Arc::default()));
-        build(
+        let (state, catalog, _) = build(
             &DatabaseOptions::new(directory),
             system,
             &memory,
@@ -142,7 +142,8 @@ mod tests {
             &Arc::default(),
             &Arc::default(),
         )
-        .unwrap()
+        .unwrap();
+        (state, catalog)
     }
 
     /// The functions that come with the system's relations, by name, so that a new one is looked at: how its result grows, and

@@ -242,6 +242,18 @@ const CASES: &[Case] = &[
         "yyyn",
     )
     .after("DROP FUNCTION IF EXISTS s.new"),
+    case(
+        "CreateFunction",
+        "CREATE FUNCTION s.new(x int) RETURNS int LANGUAGE javascript AS 'return x'",
+        "nnnn",
+    ),
+    case(
+        "CreateFunction",
+        "CREATE REDUCER s.new(x int) RETURNS int LANGUAGE javascript AS 'function process() {}'",
+        "ynnn",
+    )
+    .before("GRANT pg_execute_server_program TO ann")
+    .after("DROP FUNCTION IF EXISTS s.new; REVOKE pg_execute_server_program FROM ann"),
     case("CreateIndex", "CREATE INDEX new ON s.t (b)", "ynnn").after("DROP INDEX IF EXISTS s.new"),
     case("CreateSequence", "CREATE SEQUENCE s.new", "yyyn").after("DROP SEQUENCE IF EXISTS s.new"),
     case("CreateSchema", "CREATE SCHEMA new", "yyyn").after("DROP SCHEMA IF EXISTS new"),

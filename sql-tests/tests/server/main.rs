@@ -11,6 +11,7 @@ mod concurrency;
 mod console;
 mod event_time;
 mod examples;
+mod javascript;
 mod nexmark;
 mod oracle;
 mod pipelines;

@@ -24,6 +24,7 @@ const LAYERS: &[&str] = &[
     // What users talk to.
     "millrace-postgres",
     "millrace-functions",
+    "millrace-javascript",
     "millrace-auth",
     "millrace-catalog",
     "millrace-connectors",

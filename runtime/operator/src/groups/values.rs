@@ -23,7 +23,7 @@ use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
 
 use super::extremum::Extremum;
 use super::state::{GroupState, each, least, resize, retain_positions};
-use crate::error::{OperatorError, Result};
+use crate::error::{OperatorError, Result, is_for_memory};
 use crate::expression::ErrorCounter;
 use crate::multiset::Multiset;
 
@@ -121,7 +121,8 @@ impl Values {
     /// What an accumulator answers, or NULL, counted, where it cannot: as an expression that fails is.
     fn answer(&self, answer: Result<ScalarValue>, errors: Option<&ErrorCounter>) -> Result<ScalarValue> {
         match answer {
-            Err(OperatorError::DataFusion(error)) => {
+            // What depends on other rows is no failure of these.
+            Err(OperatorError::DataFusion(error)) if !is_for_memory(&error) => {
                 if let Some(errors) = errors {
                     errors.note(error);
                 }

@@ -8,8 +8,8 @@ use super::{Definition, Object};
 use crate::names::{BOOTSTRAP, DEFAULT_SCHEMA, DEFAULT_USER};
 use crate::rights::{AclItem, Class, Privileges, Rights};
 use crate::role::{
-    CHECKPOINT, MONITOR, READ_ALL_DATA, READ_SERVER_FILES, RoleDef, SIGNAL_BACKEND, WRITE_ALL_DATA,
-    WRITE_SERVER_FILES,
+    CHECKPOINT, EXECUTE_SERVER_PROGRAM, MONITOR, READ_ALL_DATA, READ_SERVER_FILES, RoleDef, SIGNAL_BACKEND,
+    WRITE_ALL_DATA, WRITE_SERVER_FILES,
 };
 
 impl RoleDef {
@@ -83,6 +83,7 @@ pub(crate) fn built_in() -> &'static [Arc<Object>] {
             (CHECKPOINT, "pg_checkpoint"),
             (READ_SERVER_FILES, "pg_read_server_files"),
             (WRITE_SERVER_FILES, "pg_write_server_files"),
+            (EXECUTE_SERVER_PROGRAM, "pg_execute_server_program"),
             (READ_ALL_DATA, "pg_read_all_data"),
             (WRITE_ALL_DATA, "pg_write_all_data"),
         ];

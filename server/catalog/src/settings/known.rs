@@ -239,6 +239,18 @@ pub const KNOWN: &[Known] = &[
         "Maximum number of index columns that clients should expect.",
     ),
     known(
+        "javascript_call_timeout",
+        "100ms",
+        Form::Server,
+        "How much processor time one call of a function in JavaScript may take.",
+    ),
+    known(
+        "javascript_memory",
+        "64MB",
+        Form::Server,
+        "How much memory one engine for JavaScript may hold.",
+    ),
+    known(
         "log_min_duration_statement",
         "-1",
         Form::Server,

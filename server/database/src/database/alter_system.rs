@@ -61,6 +61,7 @@ impl Database {
         if current.memory_limit != tuning.memory_limit {
             self.runtime.memory().set_limit(tuning.memory_limit_bytes());
         }
+        self.javascript.set_limits(tuning.javascript.clone());
         if current.groups() != tuning.groups() {
             self.runtime.set_group_size(tuning.groups());
         }

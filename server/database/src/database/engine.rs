@@ -73,7 +73,11 @@ pub fn build(
     catalog: &Arc<ArcSwap<CatalogSnapshot>>,
     sessions: &Arc<Sessions>,
     sequences: &Arc<Sequences>,
-) -> SqlResult<(SessionState, Box<dyn SystemCatalog>)> {
+) -> SqlResult<(
+    SessionState,
+    Box<dyn SystemCatalog>,
+    Arc<millrace_javascript::Engine>,
+)> {
     // For what runs outside of a query; each query has a pool of its own over the same memory.
     let pool = QueryMemory::new(memory);
     pool.set_name("statements".to_owned());
@@ -83,7 +87,7 @@ pub fn build(
     let caches = CacheManagerConfig::default().with_list_files_cache_limit(0);
     let runtime = RuntimeEnvBuilder::new()
         .with_cache_manager(caches)
-        .with_memory_pool(pool)
+        .with_memory_pool(Arc::clone(&pool) as _)
         .with_disk_manager_builder(disks);
     let runtime = df(runtime.build_arc())?;
     let state = SessionStateBuilder::new()
@@ -107,5 +111,6 @@ pub fn build(
     }
     // The last: around all that is there.
     df(bounded::register(&mut state, &room))?;
-    Ok((state, system.catalog))
+    let javascript = millrace_javascript::Engine::new(pool);
+    Ok((state, system.catalog, javascript))
 }

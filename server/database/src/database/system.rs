@@ -11,6 +11,7 @@ use millrace_catalog::CatalogSnapshot;
 use millrace_catalog::reader::SystemRelations;
 use millrace_catalog::scope::{Acting, Scope};
 use millrace_catalog::settings::Settings;
+use millrace_javascript::Engine;
 use millrace_postgres::error::SqlResult;
 
 use crate::database::Database;
@@ -82,6 +83,10 @@ impl SystemRelations for Database {
 
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>> {
         self.system.function(scope, name)
+    }
+
+    fn javascript(&self) -> &Arc<Engine> {
+        &self.javascript
     }
 
     fn of_session(

@@ -1,4 +1,5 @@
-//! CREATE FUNCTION and CREATE AGGREGATE: bodies are SQL expressions, which calls are replaced by.
+//! CREATE FUNCTION, CREATE AGGREGATE and CREATE REDUCER: bodies are SQL expressions, which calls are replaced by, or texts in
+//! JavaScript.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -14,7 +15,7 @@ use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, Object, Reader};
 use millrace_database::clock::now_ms;
 use millrace_functions::sql::named_types;
-use millrace_parser::ast::CreateFunction;
+use millrace_parser::ast::{CreateFunction, FunctionBody};
 use millrace_parser::walk::{Walk, walk_expressions_mut};
 use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -30,7 +31,7 @@ use crate::session::Session;
 use crate::statement::drop::dependents_error;
 use crate::statement::{done, select};
 
-/// Executes CREATE FUNCTION and CREATE AGGREGATE.
+/// Executes CREATE FUNCTION, CREATE AGGREGATE and CREATE REDUCER.
 pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str) -> SqlResult<Outcome> {
     let db = session.database();
     let guard = session.ddl().await?;
@@ -46,7 +47,9 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
     }
     let reader = db.reader(&scope);
     let mut body = create.body;
-    named_types::qualify(&mut body, &reader)?;
+    if let FunctionBody::Sql(body) = &mut body {
+        named_types::qualify(body.as_mut(), &reader)?;
+    }
     let parameters = create.parameters.into_iter().map(|(name, data_type)| {
         let data_type = qualified(&data_type, &reader)?;
         Ok((millrace_parser::fold(&name), data_type))
@@ -58,6 +61,8 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
         rows: (create.rows.into_iter())
             .map(|(name, data_type)| Ok((millrace_parser::fold(&name), qualified(&data_type, &reader)?)))
             .collect::<SqlResult<_>>()?,
+        is_setof: create.is_setof,
+        strict: create.strict,
         body,
     };
     let before = scope.catalog.function(&scope.database, &schema, &name);
@@ -76,15 +81,18 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
             return Err(dependents_error(&message, before, &scope.catalog));
         }
     }
-    let depends = check(session, &scope, &def)?;
+    let depends = match def.is_javascript() {
+        true => check_javascript(session, &scope, &name, &def)?,
+        false => check(session, &scope, &def)?,
+    };
     let id = match before {
         Some(before) => before.id,
         None => guard.next_id()?,
     };
-    let command = if def.is_aggregate {
-        "CREATE AGGREGATE"
-    } else {
-        "CREATE FUNCTION"
+    let command = match (def.is_aggregate, def.is_javascript()) {
+        (true, true) => "CREATE REDUCER",
+        (true, false) => "CREATE AGGREGATE",
+        (false, _) => "CREATE FUNCTION",
     };
     let rights = match before {
         Some(before) => before.rights.clone(),
@@ -106,19 +114,52 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
     done(command)
 }
 
+/// Refuses a name that two parameters have.
+fn check_parameters(def: &FunctionDef) -> SqlResult<()> {
+    let mut seen = BTreeSet::new();
+    let twice = (def.parameters.iter()).find(|(name, _)| !seen.insert(name.as_str()));
+    match twice {
+        Some((name, _)) => {
+            let message = format!("parameter \"{name}\" specified more than once");
+            Err(SqlError::new(SqlState::InvalidFunctionDefinition, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a text in JavaScript that cannot be one; tells which types it takes and gives.
+fn check_javascript(
+    session: &Session,
+    scope: &Scope,
+    name: &str,
+    def: &FunctionDef,
+) -> SqlResult<Vec<millrace_storage::ObjectId>> {
+    check_parameters(def)?;
+    if def.is_aggregate && !def.rows.is_empty() {
+        return Err(
+            SqlError::unsupported("a reducer that RETURNS TABLE or SETOF is not supported")
+                .with_hint("Use RETURNS of an array (jsonb[], say), and UNNEST it in FROM."),
+        );
+    }
+    if def.is_aggregate && def.strict {
+        return Err(SqlError::unsupported("STRICT is not supported for a reducer")
+            .with_hint("Its process can look for null, and a call can have FILTER (WHERE ..)."));
+    }
+    let reader = session.database().reader(scope);
+    let program = def.program(name, &reader)?;
+    session.database().javascript().check(&program)?;
+    Ok(reader.names().into_iter().map(|name| name.object).collect())
+}
+
 /// Refuses a body that cannot be one; tells which functions it calls.
 fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<millrace_storage::ObjectId>> {
     let invalid = |message: &str| SqlError::new(SqlState::InvalidFunctionDefinition, message);
-    let mut seen = BTreeSet::new();
-    if let Some((name, _)) = def
-        .parameters
-        .iter()
-        .find(|(name, _)| !seen.insert(name.as_str()))
-    {
-        return Err(invalid(&format!("parameter \"{name}\" specified more than once")));
-    }
-    if def.body.walk(&mut Queries).is_break() {
-        return match (&def.body, def.is_aggregate) {
+    check_parameters(def)?;
+    let Some(body) = def.expression() else {
+        return Err(SqlError::internal("the body of a function is not in SQL"));
+    };
+    if body.walk(&mut Queries).is_break() {
+        return match (body, def.is_aggregate) {
             (Expr::Subquery(_), false) => check_query(session, scope, def),
             _ => Err(
                 SqlError::unsupported("a subquery in the body of a function is not supported")
@@ -179,7 +220,9 @@ fn check_query(
     def: &FunctionDef,
 ) -> SqlResult<Vec<millrace_storage::ObjectId>> {
     let reader = session.database().reader(scope);
-    check_names(&reader, def)?;
+    if let Some(body) = def.expression() {
+        check_names(&reader, def, body)?;
+    }
     let mut body = def.inlined(&reader)?.body;
     let _ = walk_expressions_mut(&mut body, |expr| {
         if let Expr::Identifier(name) = &*expr {
@@ -228,7 +271,7 @@ fn check_query(
 }
 
 /// Refuses a parameter that is called as a column of a relation in the body: PostgreSQL means the column by it.
-fn check_names(reader: &Reader<'_>, def: &FunctionDef) -> SqlResult<()> {
+fn check_names(reader: &Reader<'_>, def: &FunctionDef, body: &Expr) -> SqlResult<()> {
     struct Relations(Vec<String>);
     impl Visitor for Relations {
         type Break = ();
@@ -239,7 +282,7 @@ fn check_names(reader: &Reader<'_>, def: &FunctionDef) -> SqlResult<()> {
         }
     }
     let mut relations = Relations(vec![]);
-    let _ = def.body.walk(&mut relations);
+    let _ = body.walk(&mut relations);
     for name in relations.0 {
         // What is not there, or is a query of WITH, the binder knows of.
         let Ok(table) = CatalogReader::table(reader, &TableReference::parse_str(&name)) else {

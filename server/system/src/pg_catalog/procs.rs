@@ -8,6 +8,7 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use millrace_catalog::function::FunctionDef;
 use millrace_catalog::{CatalogSnapshot, Definition, Object};
+use millrace_parser::ast::FunctionBody;
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::df;
@@ -17,8 +18,10 @@ use crate::pg_catalog::relations::owned;
 use crate::pg_catalog::table::{self, Row};
 use crate::pg_catalog::{definitions, namespace_oid, oid, roles};
 
-/// The oid of the language that their bodies are written in.
+/// The oid of SQL as the language of a body.
 const SQL_OID: i64 = 14;
+/// The same of JavaScript, which PostgreSQL has as an extension, under an oid of the moment.
+const JAVASCRIPT_OID: i64 = 13_900;
 
 /// `pg_proc` with the functions of a database.
 ///
@@ -66,14 +69,26 @@ fn row(catalog: &CatalogSnapshot, object: &Object, function: &FunctionDef) -> Ro
             "pronamespace",
             namespace_oid(catalog, &object.database, &object.schema).to_string(),
         ),
-        ("prolang", SQL_OID.to_string()),
+        (
+            "prolang",
+            if function.is_javascript() {
+                JAVASCRIPT_OID
+            } else {
+                SQL_OID
+            }
+            .to_string(),
+        ),
+        ("proisstrict", if function.strict { "t" } else { "f" }.to_owned()),
         ("procost", "100".to_owned()),
         ("prosupport", "-".to_owned()),
         (
             "prokind",
             if function.is_aggregate { "a" } else { "f" }.to_owned(),
         ),
-        ("provolatile", "v".to_owned()),
+        (
+            "provolatile",
+            if function.is_javascript() { "i" } else { "v" }.to_owned(),
+        ),
         ("proparallel", "u".to_owned()),
         ("pronargs", given.len().to_string()),
         (
@@ -82,7 +97,13 @@ fn row(catalog: &CatalogSnapshot, object: &Object, function: &FunctionDef) -> Ro
         ),
         ("prorettype", type_oid(&function.returns).to_string()),
         ("proargtypes", given.join(" ")),
-        ("prosrc", format!("SELECT {}", function.body)),
+        (
+            "prosrc",
+            match &function.body {
+                FunctionBody::Sql(body) => format!("SELECT {body}"),
+                FunctionBody::Javascript(text) => text.clone(),
+            },
+        ),
     ]);
     if !function.parameters.is_empty() {
         let names = function.parameters.iter().map(|(name, _)| name.clone());
@@ -108,6 +129,9 @@ pub(super) fn result(catalog: &CatalogSnapshot, oid: i64) -> String {
 fn returned(function: &FunctionDef) -> String {
     match function.rows.is_empty() {
         true => type_name(&function.returns),
+        false if function.is_setof && function.is_javascript() => {
+            format!("SETOF {}", type_name(&function.returns))
+        }
         false => format!("TABLE({})", listed(&function.rows)),
     }
 }
@@ -116,12 +140,16 @@ fn returned(function: &FunctionDef) -> String {
 pub(super) fn definition(catalog: &CatalogSnapshot, oid: i64) -> Option<String> {
     let object = definitions::object(catalog, oid)?;
     let function = of(object).filter(|function| !function.is_aggregate)?;
-    let body = match &function.body {
-        Expr::Subquery(query) if !function.rows.is_empty() => query.to_string(),
-        body => format!("SELECT {body}"),
+    let (language, body) = match &function.body {
+        FunctionBody::Sql(body) => match body.as_ref() {
+            Expr::Subquery(query) if !function.rows.is_empty() => ("sql", query.to_string()),
+            body => ("sql", format!("SELECT {body}")),
+        },
+        FunctionBody::Javascript(text) => ("javascript", text.clone()),
     };
+    let strict = if function.strict { "\n STRICT" } else { "" };
     Some(format!(
-        "CREATE OR REPLACE FUNCTION {}.{}({})\n RETURNS {}\n LANGUAGE sql\nAS $function${body}$function$\n",
+        "CREATE OR REPLACE FUNCTION {}.{}({})\n RETURNS {}\n LANGUAGE {language}{strict}\nAS $function${body}$function$\n",
         quote_identifier(&object.schema),
         quote_identifier(&object.name),
         listed(&function.parameters),

@@ -318,6 +318,18 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "javascript_call_timeout",
+        default: "100ms",
+        help: "How much processor time one call of a function or reducer in JavaScript may take.",
+        set: |config, text| tuned(config, "javascript_call_timeout", text),
+    },
+    Key {
+        name: "javascript_memory",
+        default: "64MB",
+        help: "How much memory one engine for JavaScript may hold; there is one for each function and thread that uses it.",
+        set: |config, text| tuned(config, "javascript_memory", text),
+    },
+    Key {
         name: "log_min_duration_statement",
         default: "-1",
         help: "Statements that run for so long are logged (target millrace::slow): a time such as 250ms; 0: all, -1: none.",
