@@ -148,6 +148,7 @@ mod tests {
                     "catalog_journal" => read("catalog.journal"),
                     "format_file" => read("FORMAT"),
                     "backup_list" => read("backup/BACKUP"),
+                    "offsite_moment" => vec![offsite::moment_sample()],
                     "checkpoint_manifest" => vec![manifest()],
                     "checkpoint_block" => vec![checkpoint::encode_rows(&rows()).unwrap()],
                     "epoch_record" => vec![

@@ -36,6 +36,8 @@ mod tests;
 
 #[cfg(any(test, feature = "decoders"))]
 pub(crate) use moment::check as check_moment;
+#[cfg(test)]
+pub(crate) use moment::unit::sample as moment_sample;
 pub use place::Place;
 pub use restore::{Restored, restore};
 pub use shipper::{ShipOptions, Shipped, Shipper, Step};

@@ -11,6 +11,7 @@ mod performance;
 mod recovery;
 mod relations;
 mod secrets;
+mod shipping;
 mod sinks;
 mod sources;
 mod stages;
@@ -37,7 +38,7 @@ use crate::pg_catalog::SystemRelation;
 type Rows = fn(&Database, Acting) -> Columns;
 
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, Rows); 29] = [
+const RELATIONS: [(&str, Rows); 30] = [
     ("batches", |database, _| batches::batches(database)),
     ("checkpoints", |database, _| recovery::checkpoints(database)),
     ("cpu", |database, _| cpu::columns(database)),
@@ -56,6 +57,7 @@ const RELATIONS: [(&str, Rows); 29] = [
     ("relations", |database, _| relations::relations(database)),
     ("resources", |database, _| performance::resources(database)),
     ("secrets", |database, _| secrets::columns(database)),
+    ("shipping", |database, _| shipping::columns(database)),
     ("sinks", |database, _| sinks::columns(database)),
     ("sources", |database, _| sources::columns(database)),
     ("stages", |database, _| stages::columns(database)),

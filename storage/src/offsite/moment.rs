@@ -305,12 +305,16 @@ pub(super) async fn load(place: &Place) -> Result<Option<Stored>, StorageError> 
 }
 
 #[cfg(test)]
-mod unit {
+pub(crate) mod unit {
     use super::*;
 
-    #[test]
-    fn a_moment_is_read_as_it_was_written_or_not_at_all() {
-        let record = Record {
+    /// A moment's object.
+    pub(crate) fn sample() -> Vec<u8> {
+        encode(&record(), b"rows").unwrap().to_vec()
+    }
+
+    fn record() -> Record {
+        Record {
             number: 7,
             base: 5,
             owner: "a".to_owned(),
@@ -323,7 +327,12 @@ mod unit {
             logs: vec![],
             dropped: vec![4],
             checkpoints: Some(vec![]),
-        };
+        }
+    }
+
+    #[test]
+    fn a_moment_is_read_as_it_was_written_or_not_at_all() {
+        let record = record();
         let content = encode(&record, b"rows").unwrap();
         assert_eq!(&content[rows_at() as usize..][..4], b"rows");
         assert_eq!(decode(&content), Ok(record));
