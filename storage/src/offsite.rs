@@ -25,6 +25,7 @@
 mod checkpoints;
 mod identity;
 mod moment;
+mod ours;
 mod pieces;
 mod place;
 mod restore;

@@ -12,22 +12,24 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::checkpoints::{self, Known, Sent, blocking};
+use super::checkpoints::{self, Sent, blocking};
 use super::identity::Identity;
-use super::moment::{self, LogRecord, Record, Stored, StoredLog};
-use super::pieces::{self, Object, Piece, Plan};
+use super::moment::{self, Stored};
+use super::ours::{Copy, only_number};
+use super::pieces::{self, Piece, Plan};
 use super::place::Place;
 use super::send::{self, Packs, Part, Waiting};
 use super::sweep::Sweep;
-use crate::catalog::{CatalogCopy, ObjectId};
-use crate::log::{LogCopy, LogHold};
+use crate::catalog::ObjectId;
+use crate::log::LogCopy;
 use crate::store::{Progress, Store, StoreParts};
 use crate::{StorageError, checkpoint};
 
 /// Without anything to write it looks so often whether another server has taken over.
 const LOOK_MS: i64 = 10_000;
-/// A moment that says everything comes when there are others behind the last one for so long.
-const BASE_MS: i64 = 60_000;
+/// When steps fail for so long, what is held for the copy is let go: disks do not fill up because an object store is away. The checkpoints
+/// are sent again then before anything else.
+const HELD_MS_MAX: i64 = 3_600_000;
 
 /// How it ships.
 #[derive(Clone)]
@@ -104,36 +106,13 @@ pub struct Shipper {
     place: Place,
     data: PathBuf,
     options: ShipOptions,
-    /// Where the logs ended when the store was opened: what a moment has beyond that, this store does not.
-    opened: Progress,
+    /// Where the logs ended when the store was opened: what a moment has beyond that, this store does not. After a moment of this process
+    /// nothing is.
+    opened: Option<Progress>,
     copy: Option<Copy>,
     fenced: Option<StorageError>,
     checkpoints: Option<JoinHandle<Result<Sent, StorageError>>>,
     shipped: Arc<Mutex<Shipped>>,
-}
-
-/// The copy, once it is known to be ours.
-#[derive(Debug)]
-struct Copy {
-    owner: String,
-    /// As of the last moment.
-    stored: Stored,
-    /// The pieces of each log that are there, named by a moment or not yet.
-    pieces: BTreeMap<u64, Vec<Piece>>,
-    /// Whether this process has made a moment.
-    is_begun: bool,
-    base_at_ms: i64,
-    /// As of the last moment of this process.
-    progress: Option<Progress>,
-    looked_at_ms: i64,
-    known: Known,
-    /// The checkpoints that the last moment has, and those that the next one has.
-    holds: Vec<LogHold>,
-    root: Option<Vec<u8>>,
-    version: Option<Vec<u64>>,
-    next: Option<Sent>,
-    packs: Packs,
-    sweep: Sweep,
 }
 
 impl Shipper {
@@ -141,7 +120,7 @@ impl Shipper {
     pub fn new(store: &Store, place: Place, options: ShipOptions) -> Shipper {
         let parts = store.parts();
         Shipper {
-            opened: parts.progress(),
+            opened: Some(parts.progress()),
             parts,
             place,
             data: store.directory().to_owned(),
@@ -209,7 +188,10 @@ impl Shipper {
         let known = known.map(|file| (file.name.clone(), file.clone())).collect();
         let mut pieces: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
         for (relation, log) in &stored.logs {
-            let head = self.opened.heads.get(relation).copied().unwrap_or(0);
+            let head = match &self.opened {
+                Some(opened) => opened.heads.get(relation).copied().unwrap_or(0),
+                None => u64::MAX,
+            };
             let kept = log.pieces.iter().filter(|piece| piece.to <= head);
             pieces.insert(*relation, kept.cloned().collect());
         }
@@ -227,7 +209,8 @@ impl Shipper {
             progress: None,
             looked_at_ms: 0,
             known: Arc::new(Mutex::new(known)),
-            holds: vec![],
+            _holds: vec![],
+            well_ms: (self.options.clock)(),
             root: None,
             version: None,
             next: None,
@@ -274,6 +257,17 @@ impl Shipper {
             return Ok(Step::Idle);
         };
         let stepped = self.step_of(&mut copy, leave_out, is_last).await;
+        let now_ms = (self.options.clock)();
+        match stepped {
+            Ok(_) => copy.well_ms = now_ms,
+            Err(_) if now_ms.saturating_sub(copy.well_ms) > HELD_MS_MAX => {
+                if let Some(task) = self.checkpoints.take() {
+                    task.abort();
+                }
+                return stepped;
+            }
+            Err(_) => {}
+        }
         self.copy = Some(copy);
         stepped
     }
@@ -346,6 +340,7 @@ impl Shipper {
             base: record.base,
             ..stored
         });
+        self.opened = None;
         copy.progress = Some(progress);
         copy.looked_at_ms = now_ms;
         if is_base {
@@ -513,125 +508,6 @@ impl Shipper {
             }
             _ => Err(fenced()),
         }
-    }
-}
-
-impl Copy {
-    fn is_base_due(&self, now_ms: i64) -> bool {
-        self.is_begun
-            && self.stored.base < self.stored.number
-            && now_ms.saturating_sub(self.base_at_ms) >= BASE_MS
-    }
-
-    /// Adds pieces that are there.
-    fn add(&mut self, pieces: Vec<(u64, Piece)>) {
-        for (relation, piece) in pieces {
-            let log = self.pieces.entry(relation).or_default();
-            let at = log.partition_point(|other| other.from < piece.from);
-            log.insert(at, piece);
-        }
-    }
-
-    /// Takes back pieces of a moment that was not made.
-    fn forget_moment(&mut self, number: u64) {
-        for log in self.pieces.values_mut() {
-            log.retain(|piece| piece.object != Object::Moment(number));
-        }
-    }
-
-    /// What is there with the next moment. `inline`: the pieces that go with it.
-    fn next_stored(
-        &mut self,
-        number: u64,
-        at_ms: i64,
-        is_last: bool,
-        (catalog, logs, inline): (CatalogCopy, &BTreeMap<u64, LogCopy>, Vec<(u64, Piece)>),
-        options: &ShipOptions,
-    ) -> Stored {
-        self.add(inline);
-        let root = self.next.as_ref().map(|next| &next.root).or(self.root.as_ref());
-        let files = self.next.as_ref().map(|next| &next.files);
-        let stored_log = |(relation, log): (&u64, &LogCopy)| {
-            let pieces = self.pieces.get(relation).cloned().unwrap_or_default();
-            let span = log.span();
-            debug_assert_eq!(pieces::gap(span, &pieces), None, "all rows are in some object");
-            (*relation, StoredLog { span, pieces })
-        };
-        Stored {
-            number,
-            base: self.stored.base,
-            owner: self.owner.clone(),
-            writer: options.writer.clone(),
-            at_ms,
-            is_last,
-            catalog: match root {
-                Some(root) => catalog.with_fact(checkpoint::FACT, root),
-                None => catalog.without_fact(checkpoint::FACT),
-            },
-            logs: logs.iter().map(stored_log).collect(),
-            checkpoints: files.unwrap_or(&self.stored.checkpoints).clone(),
-        }
-    }
-
-    /// The moment that makes this out of the one before.
-    fn record(&self, next: &Stored, is_base: bool) -> Record {
-        let nothing = Stored::default();
-        let before = if is_base { &nothing } else { &self.stored };
-        let (sequence, next_id) = next.catalog.place();
-        let mut logs = vec![];
-        for (relation, log) in &next.logs {
-            let old = before.logs.get(relation);
-            if old != Some(log) {
-                let old = old.map_or(&[][..], |old| &old.pieces);
-                logs.push(LogRecord::between(*relation, old, log));
-            }
-        }
-        let dropped = before
-            .logs
-            .keys()
-            .filter(|relation| !next.logs.contains_key(relation));
-        Record {
-            number: next.number,
-            base: if is_base { next.number } else { self.stored.base },
-            owner: next.owner.clone(),
-            writer: next.writer.clone(),
-            at_ms: next.at_ms,
-            is_last: next.is_last,
-            sequence,
-            next_id,
-            catalog: match is_base {
-                true => next.catalog.changes(),
-                false => next.catalog.changes_since(&before.catalog),
-            },
-            logs,
-            dropped: dropped.copied().collect(),
-            checkpoints: (is_base || before.checkpoints != next.checkpoints)
-                .then(|| next.checkpoints.clone()),
-        }
-    }
-
-    /// A moment was made.
-    fn made(&mut self, stored: Stored) {
-        self.is_begun = true;
-        self.stored = stored;
-        let Some(next) = self.next.take() else {
-            return;
-        };
-        let mut known = self.known.lock();
-        for file in known.values().chain(&next.files) {
-            self.sweep.add(file.object.clone(), file.bytes);
-        }
-        known.retain(|name, _| next.files.iter().any(|file| file.name == *name));
-        drop(known);
-        (self.root, self.version, self.holds) = (Some(next.root), Some(next.version), next.holds);
-    }
-}
-
-/// A copy of which nothing is used but its number.
-fn only_number(number: u64) -> Stored {
-    Stored {
-        number,
-        ..Stored::default()
     }
 }
 
