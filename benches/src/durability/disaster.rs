@@ -76,6 +76,9 @@ impl Suite for Disaster {
             Size::Real => Scale::real(),
             Size::Small => Scale::small(),
         };
+        if cfg!(debug_assertions) {
+            run.note("The program was not built with optimisation.");
+        }
         if run.begins(POINT) {
             run.add(point(&scale).await?);
         }
