@@ -1,5 +1,5 @@
 //! What is kept over the end of a process, and what that costs. `recovery` and `checkpoint` share a bank of accounts, kept in a table
-//! and in views over it; `writes` is about the log.
+//! and in views over it; `writes` is about the log, `disaster` about a copy elsewhere.
 //!
 //! ```text
 //!  account (id, branch, balance, note) --+-- by_branch: count and sum of each of 1,000 branches
@@ -7,6 +7,7 @@
 //! ```
 
 pub mod checkpoint;
+pub mod disaster;
 pub mod recovery;
 pub mod writes;
 

@@ -73,6 +73,7 @@ pub const SUITES: &[Entry] = &[
     Entry::of::<ingest::Ingest>(),
     Entry::of::<monotasks::Monotasks>(),
     Entry::of::<durability::recovery::Recovery>(),
+    Entry::of::<durability::disaster::Disaster>(),
     Entry::of::<durability::checkpoint::Checkpoints>(),
     Entry::of::<durability::writes::Writes>(),
     Entry::of::<faucet::Faucet>(),

@@ -32,7 +32,7 @@ use tokio::runtime::Runtime;
 
 use self::machines::Machines;
 use self::power::{Before, Power};
-pub use self::process::{Process, serve_if_child};
+pub use self::process::{LOG_URL, Process, TAKE_OVER, serve_if_child};
 use self::writers::Known;
 use crate::Failure;
 

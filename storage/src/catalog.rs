@@ -41,7 +41,7 @@ pub struct Catalog {
 }
 
 /// What the catalog held at some moment. The index is made again from it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct CatalogCopy(State);
 
 impl CatalogCopy {
@@ -49,6 +49,55 @@ impl CatalogCopy {
     pub(crate) fn with_fact(mut self, fact: &str, value: &[u8]) -> CatalogCopy {
         self.0.facts.insert(fact.to_owned(), value.to_vec());
         self
+    }
+
+    /// Has no such fact.
+    pub(crate) fn without_fact(mut self, fact: &str) -> CatalogCopy {
+        self.0.facts.remove(fact);
+        self
+    }
+
+    /// The number of the last step, and the lowest id that was never given out.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.0.sequence, self.0.next_id)
+    }
+
+    /// All that there is, as changes of nothing.
+    pub(crate) fn changes(&self) -> Vec<CatalogChange> {
+        self.0.to_base().changes
+    }
+
+    /// What makes this out of `before`.
+    pub(crate) fn changes_since(&self, before: &CatalogCopy) -> Vec<CatalogChange> {
+        let (old, new) = (&before.0, &self.0);
+        let gone = old.objects.keys().filter(|id| !new.objects.contains_key(id));
+        let gone = gone.map(|id| CatalogChange::Remove(*id));
+        let put = new
+            .objects
+            .iter()
+            .filter(|(id, object)| old.objects.get(id) != Some(object));
+        let put = put.map(|(_, object)| CatalogChange::Put(object.clone()));
+        let forgotten = old.facts.keys().filter(|key| !new.facts.contains_key(*key));
+        let forgotten = forgotten.map(|key| CatalogChange::RemoveFact { key: key.clone() });
+        let facts = new
+            .facts
+            .iter()
+            .filter(|(key, value)| old.facts.get(*key) != Some(value));
+        let facts = facts.map(|(key, value)| CatalogChange::PutFact {
+            key: key.clone(),
+            value: value.clone(),
+        });
+        gone.chain(put).chain(forgotten).chain(facts).collect()
+    }
+
+    /// Makes changes, behind which the catalog is at this [`place`](Self::place).
+    pub(crate) fn apply(&mut self, (sequence, next_id): (u64, u64), changes: Vec<CatalogChange>) {
+        self.0.apply(&Line {
+            sequence,
+            next_id,
+            base: false,
+            changes,
+        });
     }
 
     /// Leaves out objects.
@@ -79,6 +128,8 @@ struct Inner {
     index_is_stale: bool,
     closed: bool,
     compaction_bytes_min: u64,
+    /// Grows with every change of an object.
+    definitions: u64,
 }
 
 impl Catalog {
@@ -111,6 +162,7 @@ impl Catalog {
             index_is_stale: false,
             closed: false,
             compaction_bytes_min: COMPACTION_BYTES_MIN,
+            definitions: 0,
         };
         Ok(Catalog {
             inner: Mutex::new(inner),
@@ -194,6 +246,12 @@ impl Catalog {
         Ok(CatalogCopy(inner.state.clone()))
     }
 
+    /// The number of the last step, and one that grows with every change of an object.
+    pub(crate) fn versions(&self) -> (u64, u64) {
+        let inner = self.inner.lock();
+        (inner.state.sequence, inner.definitions)
+    }
+
     /// Gives back the ids that were reserved and not used, and makes everything last.
     pub(crate) fn close(&self) -> Result<(), StorageError> {
         let mut inner = self.inner.lock();
@@ -231,6 +289,9 @@ impl Inner {
             changes,
         };
         self.journal.append(&self.state, &line)?;
+        let is_definition =
+            |change: &CatalogChange| matches!(change, CatalogChange::Put(_) | CatalogChange::Remove(_));
+        self.definitions += u64::from(line.changes.iter().any(is_definition));
         // The change is made. The index only follows.
         self.state.apply(&line);
         if !self.index_is_stale

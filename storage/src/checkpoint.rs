@@ -237,6 +237,11 @@ impl Checkpoints {
         self.state.lock().damaged.clone()
     }
 
+    /// Which manifests count, in a text that is another one when others do.
+    pub(crate) fn version(&self) -> Vec<u64> {
+        self.state.lock().live.keys().copied().collect()
+    }
+
     /// The log of committed epochs.
     pub fn epochs(&self) -> &EpochLog {
         &self.epochs
@@ -405,6 +410,11 @@ fn read_manifest(directory: &Path, entry: Entry) -> Result<Manifest, String> {
         ));
     }
     Manifest::decode(&bytes).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// Whether a file of this name has epochs: it grows, and is not the same each time.
+pub(crate) fn is_epochs(name: &str) -> bool {
+    name.rsplit('.').next() == Some(EPOCHS)
 }
 
 fn file_name(number: u64, kind: &str) -> String {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::checkpoint::{self, EpochRecord, Manifest};
 use crate::disk::DiskFile;
-use crate::{backup, catalog, directory, log};
+use crate::{backup, catalog, directory, log, offsite};
 
 /// A decoder.
 pub type Decoder = fn(&[u8]) -> Result<(), String>;
 
 /// All of them, by name.
-pub const ALL: [(&str, Decoder); 10] = [
+pub const ALL: [(&str, Decoder); 11] = [
     ("log_block", log_block),
     ("log_first", log_first),
     ("log_segment", log_segment),
@@ -23,6 +23,7 @@ pub const ALL: [(&str, Decoder); 10] = [
     ("checkpoint_manifest", checkpoint_manifest),
     ("checkpoint_block", checkpoint_block),
     ("epoch_record", epoch_record),
+    ("offsite_moment", offsite_moment),
 ];
 
 /// A block of the log behind a segment's header. Its checksum is not asked for: what passes it may be wrong all the same.
@@ -60,6 +61,11 @@ pub fn format_file(bytes: &[u8]) -> Result<(), String> {
 /// The list of a backup's files.
 pub fn backup_list(bytes: &[u8]) -> Result<(), String> {
     backup::decode_manifest(bytes)
+}
+
+/// A moment of a copy in an object store.
+pub fn offsite_moment(bytes: &[u8]) -> Result<(), String> {
+    offsite::check_moment(bytes)
 }
 
 /// The manifest of a checkpoint.
@@ -142,6 +148,7 @@ mod tests {
                     "catalog_journal" => read("catalog.journal"),
                     "format_file" => read("FORMAT"),
                     "backup_list" => read("backup/BACKUP"),
+                    "offsite_moment" => vec![offsite::moment_sample()],
                     "checkpoint_manifest" => vec![manifest()],
                     "checkpoint_block" => vec![checkpoint::encode_rows(&rows()).unwrap()],
                     "epoch_record" => vec![

@@ -66,6 +66,33 @@ pub enum StorageError {
     )]
     NoBackup { directory: PathBuf },
 
+    /// An object store does not do what it is asked for.
+    #[error("{object}: {why}")]
+    Offsite { object: String, why: String },
+
+    /// An object of the copy in an object store is missing, or does not say what was written.
+    #[error("{object} is damaged: {why}")]
+    OffsiteDamaged { object: String, why: String },
+
+    /// There is no copy where one is to be restored from.
+    #[error("there is nothing to restore at {url}: it has no moment; give the URL that log_url was")]
+    NothingOffsite { url: String },
+
+    /// The copy in an object store is that of another data directory.
+    #[error(
+        "the copy at {url} is not that of this data directory: another one has written moment {number}; \
+         if a server was restored from it, this one must not go on, and its data directory is of no use any more; \
+         if this is the one that is to count, start it with --take-over"
+    )]
+    NotOurs { url: String, number: u64 },
+
+    /// Another server writes to the copy now.
+    #[error(
+        "another server has taken over the copy at {url} with moment {number}: nothing that is written here is \
+         protected any more; stop one of the two servers"
+    )]
+    Fenced { url: String, number: u64 },
+
     /// Bytes that were durable do not say what was written.
     #[error("{} is damaged at byte {offset}: {why}; restore the file from a backup", path.display())]
     Corrupt { path: PathBuf, offset: u64, why: String },
@@ -155,6 +182,13 @@ impl StorageError {
                 path: path.to_owned(),
                 source: Arc::new(source),
             },
+        }
+    }
+
+    pub(crate) fn offsite(object: &str, why: impl Into<String>) -> Self {
+        StorageError::Offsite {
+            object: object.to_owned(),
+            why: why.into(),
         }
     }
 

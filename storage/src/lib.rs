@@ -8,6 +8,7 @@
 //! <data>/log/<relation>/   segments of checksummed Arrow blocks
 //! <data>/SUMS              checksums of the files that have none of their own, after an orderly stop
 //! <data>/checkpoints/      state of views and rows of tables, as of an epoch
+//! <data>/OFFSITE           which copy in an object store is its own
 //! ```
 //!
 //! This crate knows Arrow, sled and files. It never sees SQL syntax (the catalog keeps text) and no query
@@ -30,6 +31,7 @@ mod findings;
 mod listing;
 pub mod log;
 mod memory;
+pub mod offsite;
 pub mod private;
 mod store;
 mod sums;

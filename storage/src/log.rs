@@ -50,7 +50,7 @@ mod writer;
 mod writing;
 
 pub(crate) use check::check;
-pub(crate) use copy::LogCopy;
+pub(crate) use copy::{LogCopy, LogSpan, segment_name};
 #[cfg(any(test, feature = "decoders"))]
 pub(crate) use decode::{decode_block, decode_first, decode_index, decode_segment_header};
 pub use device::{LogDevice, LogGroup};

@@ -1,15 +1,18 @@
 //! Opening and closing a data directory: one owner, one version, one catalog, one log.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backup::Backup;
+use crate::catalog::CatalogCopy;
+use crate::checkpoint::CheckpointCopy;
 use crate::directory::DirectoryLock;
 use crate::disk::{Disk, OsDisk};
 use crate::durability::Durability;
-use crate::log::LogOptions;
-use crate::{Catalog, Checkpoints, LogStore, StorageError, checkpoint, directory, sums};
+use crate::log::{LogCopy, LogOptions};
+use crate::{Catalog, Checkpoints, LogHold, LogStore, StorageError, checkpoint, directory, sums};
 
 /// What is written now and then to see whether anything can be written.
 const PROBE_FILE: &str = "PROBE";
@@ -135,6 +138,15 @@ impl Store {
         })
     }
 
+    /// What it consists of, for whoever copies it while it is open.
+    pub(crate) fn parts(&self) -> StoreParts {
+        StoreParts {
+            catalog: Arc::clone(&self.catalog),
+            checkpoints: Arc::clone(&self.checkpoints),
+            logs: Arc::clone(&self.logs),
+        }
+    }
+
     /// Writes what still waits, syncs everything, and stops the writer. Later writes are refused with
     /// [`StorageError::Closed`]. Calling it twice is harmless. The directory stays locked until the store
     /// is dropped.
@@ -148,6 +160,69 @@ impl Store {
             tracing::warn!(%error, "what files without checksums hold was not written down; only `millrace check` would use it");
         }
         Ok(())
+    }
+}
+
+/// The parts of an open store. What is asked of them when it was closed is an error.
+#[derive(Debug, Clone)]
+pub(crate) struct StoreParts {
+    catalog: Arc<Catalog>,
+    checkpoints: Arc<Checkpoints>,
+    logs: Arc<LogStore>,
+}
+
+/// What differs when anything was written since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// The step of the catalog.
+    sequence: u64,
+    /// The checkpoints that count.
+    pub(crate) checkpoints: Vec<u64>,
+    /// Where each log ends.
+    pub(crate) heads: BTreeMap<u64, u64>,
+}
+
+impl StoreParts {
+    /// Fixes a moment between two writes, without the checkpoints: nobody need be kept from changing the catalog.
+    ///
+    /// # Errors
+    /// The store is closed, or a log is damaged.
+    pub(crate) fn moment(&self) -> Result<(CatalogCopy, Vec<LogCopy>), StorageError> {
+        loop {
+            let (_, definitions) = self.catalog.versions();
+            // Facts tell of rows that are in the logs, so that these come after them.
+            let catalog = self.catalog.copy()?;
+            let logs = self.logs.copies()?;
+            if self.catalog.versions().1 == definitions {
+                return Ok((catalog, logs));
+            }
+        }
+    }
+
+    /// What differs when anything was written since: the step of the catalog, the checkpoints that count, the ends of the logs.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress {
+            sequence: self.catalog.versions().0,
+            checkpoints: self.checkpoints.version(),
+            heads: self.logs.heads(),
+        }
+    }
+
+    /// Fixes which checkpoints count. No log may begin behind what they have as long as they are of use: the holds are for that.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) fn checkpoints_of_moment(&self) -> Result<(CheckpointCopy, Vec<LogHold>), StorageError> {
+        let holds = self.logs.hold_all();
+        let copy = self.checkpoints.copy()?;
+        let ends = copy.ends();
+        let needed = holds.into_iter().filter_map(|mut hold| {
+            let end = ends.get(&hold.relation_id())?;
+            hold.advance(*end);
+            Some(hold)
+        });
+        let needed = needed.collect();
+        Ok((copy, needed))
     }
 }
 

@@ -1,8 +1,9 @@
-//! Runs every experiment of recovery, checkpoint and writes at its small size, with the server inside this process. The views'
+//! Runs every experiment of recovery, checkpoint, disaster and writes at its small size, with the server inside this process. The views'
 //! answers are checked there.
 
 use crate::common::small_run;
 use millrace_benches::durability::checkpoint::Checkpoints;
+use millrace_benches::durability::disaster::Disaster;
 use millrace_benches::durability::recovery::Recovery;
 use millrace_benches::durability::writes::Writes;
 
@@ -35,4 +36,12 @@ async fn every_experiment_of_writes_gives_numbers() {
         "{report}"
     );
     assert!(report.contains("| disk, changed | MB |"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_experiment_of_disaster_gives_numbers() {
+    // The disk, the point, the time, the cost.
+    let (_, report) = small_run::<Disaster>(4).await;
+    assert!(report.contains("| 100ms: lost | ms |"), "{report}");
+    assert!(report.contains("| 2000 rows: restored | ms |"), "{report}");
 }

@@ -40,7 +40,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Send SQL to a server and print the results.
     Sql(sql::SqlArgs),
-    /// Create a data directory from a backup.
+    /// Create a data directory from a backup, or from the copy that log_url keeps.
     Restore(restore::RestoreArgs),
     /// Say what is wrong with this configuration, data directory and machine.
     Doctor(doctor::DoctorArgs),
@@ -62,7 +62,7 @@ pub fn main() -> ExitCode {
         Command::Worker(args) => block_on(worker::run(args)),
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
-        Command::Restore(args) => restore::run(&args),
+        Command::Restore(args) => block_on(restore::run(args)),
         Command::Doctor(args) => doctor::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Completions(args) => manual::completions(&args, CommandLine::command()),

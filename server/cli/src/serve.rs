@@ -44,6 +44,12 @@ pub struct ServeArgs {
     /// off: no materialized view is loaded, so that one that crashes the server can be dropped [default: on]
     #[arg(long, value_name = "on|off")]
     views: Option<String>,
+    /// Keep a copy of all that is written in an object store, such as s3://bucket/prefix or file:///mnt/millrace [default: none]
+    #[arg(long, value_name = "URL")]
+    log_url: Option<String>,
+    /// Make the copy at --log-url this server's own, though another one has written it
+    #[arg(long)]
+    take_over: bool,
     /// Encrypt with a certificate made at the start, for a first try; its fingerprint is printed
     #[arg(long)]
     tls_self_signed: bool,
@@ -68,6 +74,8 @@ impl ServeArgs {
             ("connections_max", self.connections_max.as_deref()),
             ("otlp_endpoint", self.otlp_endpoint.as_deref()),
             ("views", self.views.as_deref()),
+            ("log_url", self.log_url.as_deref()),
+            ("take_over", yes(self.take_over)),
             ("tls_self_signed", yes(self.tls_self_signed)),
             ("insecure", yes(self.insecure)),
         ])

@@ -30,6 +30,7 @@ pub mod recovery;
 pub mod replace;
 pub mod rows;
 pub mod sequences;
+pub mod shipping;
 pub mod sinks;
 pub mod sources;
 pub mod subscriptions;
@@ -101,6 +102,8 @@ pub struct DatabaseOptions {
     pub secrets_key: Option<SealingKey>,
     /// Hosts at private addresses that webhooks may be sent to.
     pub private_hosts: Arc<PrivateHosts>,
+    /// Where a copy is kept of all that is written.
+    pub shipping: Option<shipping::ShippingOptions>,
     /// Whether existing materialized views are loaded; otherwise they count as failed, so that one can be dropped.
     pub run_views: bool,
 }
@@ -124,6 +127,7 @@ impl DatabaseOptions {
             has_password: false,
             secrets_key: None,
             private_hosts: Arc::default(),
+            shipping: None,
             run_views: true,
         }
     }
@@ -173,6 +177,7 @@ pub struct Database {
     recovery: recovery::Recovery,
     deaths: deaths::Deaths,
     health: health::Health,
+    shipping: shipping::Shipping,
     sessions: Arc<Sessions>,
     sequences: Arc<Sequences>,
     secrets: Arc<Secrets>,
@@ -202,6 +207,7 @@ impl Database {
 
     /// Brings up what the catalog holds, and what looks after it.
     async fn start(self: &Arc<Self>) -> SqlResult<()> {
+        self.prepare_shipping().await?;
         let notes = self.store.logs().take_notes();
         self.settle_announced(&notes)?;
         self.remove_temporary()?;
@@ -211,6 +217,7 @@ impl Database {
         self.load().await?;
         self.ingest_keys.restore(notes);
         self.start_maintenance();
+        self.start_shipping();
         self.start_health();
         Ok(())
     }
@@ -291,6 +298,7 @@ impl Database {
             recovery: recovery::Recovery::default(),
             deaths,
             health: health::Health::default(),
+            shipping: shipping::Shipping::default(),
             sessions,
             sequences,
             secrets,
@@ -323,6 +331,7 @@ impl Database {
         self.runtime.shutdown().await;
         self.sequences.settle(self)?;
         let forgotten = self.deaths.forget(&self.store);
+        self.finish_shipping().await;
         self.store.close()?;
         Ok(forgotten?)
     }

@@ -188,12 +188,18 @@ fn storage_state(error: &StorageError) -> SqlState {
         | StorageError::NotADataDirectory { .. }
         | StorageError::NoData { .. }
         | StorageError::NotEmpty { .. }
-        | StorageError::NoBackup { .. } => SqlState::ObjectNotInPrerequisiteState,
-        StorageError::Corrupt { .. } | StorageError::Damaged { .. } | StorageError::CorruptJournal { .. } => {
-            SqlState::DataCorrupted
-        }
+        | StorageError::NoBackup { .. }
+        | StorageError::NothingOffsite { .. }
+        | StorageError::NotOurs { .. }
+        | StorageError::Fenced { .. } => SqlState::ObjectNotInPrerequisiteState,
+        StorageError::OffsiteDamaged { .. }
+        | StorageError::Corrupt { .. }
+        | StorageError::Damaged { .. }
+        | StorageError::CorruptJournal { .. } => SqlState::DataCorrupted,
         StorageError::Full { .. } => SqlState::DiskFull,
-        StorageError::Io { .. } | StorageError::Poisoned { .. } => SqlState::IoError,
+        StorageError::Offsite { .. } | StorageError::Io { .. } | StorageError::Poisoned { .. } => {
+            SqlState::IoError
+        }
         StorageError::UnknownRelation { .. } => SqlState::UndefinedTable,
         StorageError::UnsupportedType { .. } => SqlState::FeatureNotSupported,
         StorageError::TooLarge { .. } => SqlState::ProgramLimitExceeded,

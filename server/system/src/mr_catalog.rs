@@ -11,6 +11,7 @@ mod performance;
 mod recovery;
 mod relations;
 mod secrets;
+mod shipping;
 mod sinks;
 mod sources;
 mod stages;
@@ -57,6 +58,7 @@ const RELATIONS: [(&str, Rows); 30] = [
     ("relations", |database, _| relations::relations(database)),
     ("resources", |database, _| performance::resources(database)),
     ("secrets", |database, _| secrets::columns(database)),
+    ("shipping", |database, _| shipping::columns(database)),
     ("sinks", |database, _| sinks::columns(database)),
     ("sources", |database, _| sources::columns(database)),
     ("stages", |database, _| stages::columns(database)),

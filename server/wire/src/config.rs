@@ -71,6 +71,12 @@ pub struct Config {
     pub otlp_endpoint: Option<Url>,
     /// Whether the materialized views that there are run.
     pub views: bool,
+    /// Where a copy is kept of all that is written: the URL of a bucket or a directory.
+    pub log_url: Option<String>,
+    /// How often what was written goes there.
+    pub log_ship_interval: Duration,
+    /// Whether a copy of another server is taken over.
+    pub take_over: bool,
 }
 
 impl Default for Config {
@@ -104,6 +110,9 @@ impl Default for Config {
             shutdown_timeout: Duration::ZERO,
             otlp_endpoint: None,
             views: true,
+            log_url: None,
+            log_ship_interval: Duration::ZERO,
+            take_over: false,
         };
         for key in KEYS {
             (key.set)(&mut config, key.default).expect("a default is a valid value of its key");

@@ -10,6 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use millrace_database::database::shipping::ShippingOptions;
 use millrace_database::{Database, DatabaseOptions};
 use millrace_engine::clock::VirtualClock;
 use millrace_mesh::MeshError;
@@ -349,6 +350,11 @@ fn database_options(config: &Config) -> DatabaseOptions {
     options.secrets_key = (config.secrets_key.clone()).or_else(|| config.secrets_key_of_file.clone());
     options.private_hosts = Arc::new(config.webhook_private_hosts.clone());
     options.run_views = config.views;
+    options.shipping = config.log_url.as_ref().map(|url| ShippingOptions {
+        url: url.clone(),
+        interval: config.log_ship_interval,
+        take_over: config.take_over,
+    });
     options
 }
 

@@ -26,6 +26,11 @@ const SPILLS: &str = "MILLRACE_CRASH_TEST_SPILLS";
 pub const CLUSTER: &str = "MILLRACE_CRASH_TEST_CLUSTER";
 /// The variable that names a binary to start in this program's place.
 const SERVER: &str = "MILLRACE_SERVER";
+/// The variable that says where the server keeps a copy of all that is written.
+pub const LOG_URL: &str = "MILLRACE_CRASH_TEST_LOG_URL";
+/// The variable that is there if it takes over a copy that is another server's.
+pub const TAKE_OVER: &str = "MILLRACE_CRASH_TEST_TAKE_OVER";
+const SHIP_INTERVAL: Duration = Duration::from_millis(100);
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Whether this is a child, which has served then.
@@ -55,6 +60,9 @@ fn serve(directory: &Path) {
                 // Wherever a worker is something of every view is to be.
                 config.tuning.pipeline_spread = Spread::All;
             }
+            config.log_url = std::env::var(LOG_URL).ok();
+            config.log_ship_interval = SHIP_INTERVAL;
+            config.take_over = std::env::var_os(TAKE_OVER).is_some();
             config.workers = std::env::var(WORKERS).ok().and_then(|text| text.parse().ok());
             let spills = std::env::var_os(SPILLS).is_some();
             Server::start_as(config, |options| options.spill_by_chance = spills).await

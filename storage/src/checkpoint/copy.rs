@@ -1,9 +1,10 @@
 //! A copy of the checkpoints that count at a moment, made while others are written: so that views come back with a backup also where the
 //! streams have forgotten the rows that they were made of.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{BLOCKS, Checkpoints, EPOCHS, MANIFEST, Root, epochs, file_name};
@@ -18,6 +19,8 @@ pub(crate) struct CheckpointCopy {
     /// The fact that names the manifests.
     root: Vec<u8>,
     files: Vec<String>,
+    /// Up to where they have the log of each source, at the least.
+    ends: BTreeMap<u64, u64>,
     /// The epochs that were committed behind the oldest of them: the name of their file, and its content.
     epochs: Option<(String, Vec<u8>)>,
 }
@@ -49,6 +52,11 @@ impl Checkpoints {
         let mut files: Vec<String> = manifests.chain(blocks).collect();
         files.sort_unstable();
         let epochs_from = state.epochs_from();
+        let mut ends = BTreeMap::new();
+        for source in state.live.values().flat_map(|live| &live.manifest.sources) {
+            let end: &mut u64 = ends.entry(source.relation).or_insert(source.end);
+            *end = source.end.min(*end);
+        }
         drop(state);
         let held = Held(Arc::clone(self));
         let epochs = match root.manifests.is_empty() {
@@ -66,6 +74,7 @@ impl Checkpoints {
             root: root.map_err(|e| StorageError::io("write", &self.directory, io::Error::other(e)))?,
             held,
             files,
+            ends,
             epochs,
         })
     }
@@ -75,6 +84,24 @@ impl CheckpointCopy {
     /// The fact that names the manifests of the copy.
     pub(crate) fn root(&self) -> &[u8] {
         &self.root
+    }
+
+    /// Up to where the checkpoints have the log of each source, at the least: what is behind that is read when they are used.
+    pub(crate) fn ends(&self) -> &BTreeMap<u64, u64> {
+        &self.ends
+    }
+
+    /// The files that it consists of, by their names; they stay until this is dropped.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, PathBuf)> {
+        let directory = &self.held.0.directory;
+        // Without epochs there is nothing.
+        let files = self.files.iter().filter(|_| self.epochs.is_some());
+        files.map(|name| (name.as_str(), directory.join(name)))
+    }
+
+    /// The file of epochs: its name, and its content.
+    pub(crate) fn epochs(&self) -> Option<&(String, Vec<u8>)> {
+        self.epochs.as_ref()
     }
 
     /// Writes it below a data directory.

@@ -1,13 +1,15 @@
 //! A copy of a log up to an offset, in segments of its own, made while the log goes on.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::disk::{Disk, OsDisk};
-use crate::log::block::Frame;
+use crate::log::block::{Frame, Place};
 use crate::log::blocks::BlockEntry;
 use crate::log::first::First;
 use crate::log::hold::LogHold;
 use crate::log::relation::RelationLog;
+use crate::log::segment::{self, SegmentHeader};
 use crate::log::tail::{Tail, put_in_place};
 use crate::{StorageError, disk};
 
@@ -20,6 +22,38 @@ pub(crate) struct LogCopy {
     hold: LogHold,
     first: First,
     end: u64,
+    base_end: u64,
+}
+
+/// Where a log begins and ends at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogSpan {
+    /// The offset of its first row, and the id of the last write in front of it.
+    pub(crate) first: u64,
+    pub(crate) write_id: u64,
+    /// Rows in front of this are what other rows added up to; 0: there are none.
+    pub(crate) base_end: u64,
+    pub(crate) end: u64,
+}
+
+impl LogSpan {
+    /// Writes down in a log's directory where it begins, as one without a base.
+    pub(crate) fn write_beginning(&self, directory: &Path) -> Result<(), StorageError> {
+        let first = First {
+            offset: self.first,
+            write_id: self.write_id,
+            base_end: 0,
+        };
+        match first == First::default() {
+            true => Ok(()),
+            false => first.write(&OsDisk, directory),
+        }
+    }
+}
+
+/// The name of the file of a segment that begins at an offset.
+pub(crate) fn segment_name(first_offset: u64) -> String {
+    segment::file_name(first_offset)
 }
 
 impl LogCopy {
@@ -33,6 +67,7 @@ impl LogCopy {
         let (index, first) = (hold.relation().index.read(), hold.relation().first.lock());
         let copy = (first.wanted, index.head);
         drop((index, first));
+        let base_end = copy.0.base_end;
         LogCopy {
             hold,
             // What is copied of a base is a segment as all others are.
@@ -41,7 +76,56 @@ impl LogCopy {
                 ..copy.0
             },
             end: copy.1,
+            base_end,
         }
+    }
+
+    /// Where it begins and ends.
+    pub(crate) fn span(&self) -> LogSpan {
+        LogSpan {
+            first: self.first.offset,
+            write_id: self.first.write_id,
+            base_end: self.base_end,
+            end: self.end,
+        }
+    }
+
+    /// The bytes that the rows `from..to` take, about.
+    pub(crate) fn bytes(&self, from: u64, to: u64) -> u64 {
+        let index = self.hold.relation().index.read();
+        let blocks = index.blocks[index.position_of(from)..].iter();
+        let blocks = blocks.take_while(|entry| entry.first_offset < to);
+        blocks.map(|entry| u64::from(entry.bytes)).sum()
+    }
+
+    /// The rows from `from` on and in front of `to`, so many bytes of them but at least a block if there is any, as the content of a
+    /// segment; and the offset behind them.
+    pub(crate) fn segment(&self, from: u64, to: u64, bytes_max: u64) -> Result<(Vec<u8>, u64), StorageError> {
+        let log = self.hold.relation();
+        let mut bytes = SegmentHeader {
+            relation: log.id,
+            first_offset: from,
+            schema: Arc::clone(&log.schema),
+        }
+        .encode();
+        let header_bytes = bytes.len() as u64;
+        let mut end = from;
+        let frames = if from < to {
+            log.frames(from, to, bytes_max)?
+        } else {
+            vec![]
+        };
+        for mut frame in frames {
+            let place = frame.place();
+            end = place.first_offset + u64::from(frame.rows);
+            // As of a segment that is being made: nothing of it lasts before all does.
+            let place = Place {
+                durable_bytes: header_bytes,
+                ..place
+            };
+            bytes.extend_from_slice(frame.seal(place));
+        }
+        Ok((bytes, end))
     }
 
     /// Writes it below `directory`, as the log of the same relation.

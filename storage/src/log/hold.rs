@@ -28,6 +28,11 @@ impl LogHold {
         &self.relation
     }
 
+    /// Whose log it is.
+    pub(crate) fn relation_id(&self) -> u64 {
+        self.relation.id
+    }
+
     /// The first offset that is held.
     pub fn offset(&self) -> u64 {
         self.offset

@@ -355,6 +355,13 @@ impl LogStore {
         Ok(logs.into_iter().map(copy).collect())
     }
 
+    /// Where each log ends: the offset behind its last durable row.
+    pub(crate) fn heads(&self) -> BTreeMap<u64, u64> {
+        let relations = self.relations.read();
+        let head = |log: &RelationLog| log.index.read().head;
+        relations.iter().map(|(id, log)| (*id, head(log))).collect()
+    }
+
     /// Tells the time, in milliseconds since 1970-01-01 UTC, and does what is due: closes old segments, removes what
     /// retention lets go, puts small segments together, merges small blocks, writes indexes. To be called about once a second. What fails
     /// is logged, and tried again the next time.

@@ -1,13 +1,19 @@
 //! Every configuration key: name, default, explanation, and how its text becomes a value.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 use millrace_auth::seal::SealingKey;
 use millrace_catalog::connector::private_hosts::PrivateHosts;
 use millrace_postgres::units;
+use millrace_storage::offsite::Place;
 use reqwest::Url;
 
 use super::Config;
+
+/// Between two moments of the copy there are so many milliseconds, or so much.
+const SHIP_INTERVAL_MIN: Duration = Duration::from_millis(100);
+const SHIP_INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 
 /// One configuration key.
 pub struct Key {
@@ -210,6 +216,41 @@ pub const KEYS: &[Key] = &[
         default: "10s",
         help: "Time between two checkpoints, from which the next start resumes; off: no checkpoints.",
         set: |config, text| tuned(config, "checkpoint_interval", text),
+    },
+    Key {
+        name: "log_url",
+        default: "",
+        help: "Where a copy is kept of all that is written, checkpoints included, such as s3://bucket/prefix or file:///mnt/backups/millrace; \
+               millrace restore --from makes a data directory of it elsewhere. Empty: none is kept.",
+        set: |config, text| {
+            config.log_url = match text {
+                "" => None,
+                url => Some(Place::check(url).map(|()| url.to_owned())?),
+            };
+            Ok(())
+        },
+    },
+    Key {
+        name: "log_ship_interval",
+        default: "1s",
+        help: "How often what was written goes to log_url: about as much is lost with the machine.",
+        set: |config, text| {
+            config.log_ship_interval = match units::duration(text)? {
+                interval if (SHIP_INTERVAL_MIN..=SHIP_INTERVAL_MAX).contains(&interval) => interval,
+                _ => return Err("it must be a time from 100ms to 1h".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    Key {
+        name: "take_over",
+        default: "false",
+        help: "Whether a copy at log_url that another server has written is this one's from now on, which ships all of its data anew; \
+               the other server is told, and ships nothing any more.",
+        set: |config, text| {
+            config.take_over = boolean(text)?;
+            Ok(())
+        },
     },
     Key {
         name: "recovery_reads",

@@ -19,6 +19,42 @@ use prometheus_client::metrics::gauge::ConstGauge;
 /// Epochs, waiting work, the size of the views, and what sinks have delivered.
 pub struct RuntimeCollector(pub Weak<Database>);
 
+/// The copy in an object store, if one is kept.
+fn shipping(encoder: &mut DescriptorEncoder<'_>, database: &Database) -> fmt::Result {
+    let Some(status) = database.shipping_status() else {
+        return Ok(());
+    };
+    let lag = ConstGauge::new(status.lag_ms as f64 / 1_000.0);
+    let (name, help) = (
+        "shipping_lag_seconds",
+        "How much of what was written last the copy in the object store lacks, as a time",
+    );
+    lag.encode(encoder.encode_descriptor(name, help, None, lag.metric_type())?)?;
+    for (name, help, value) in [
+        (
+            "shipping_waiting_bytes",
+            "Bytes of logs that wait to go to the object store",
+            status.shipped.waiting_bytes as i64,
+        ),
+        (
+            "shipping_failing",
+            "Whether the last attempt to ship failed",
+            i64::from(status.error.is_some()),
+        ),
+        (
+            "shipping_fenced",
+            "Whether another server has taken over the copy, so that nothing is shipped",
+            i64::from(status.state == "fenced"),
+        ),
+    ] {
+        let gauge = ConstGauge::new(value);
+        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+    }
+    let sent = ConstCounter::new(status.shipped.sent_bytes);
+    let (name, help) = ("shipping_sent_bytes", "Bytes shipped since the start");
+    sent.encode(encoder.encode_descriptor(name, help, None, sent.metric_type())?)
+}
+
 impl fmt::Debug for RuntimeCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RuntimeCollector")
@@ -102,6 +138,7 @@ impl Collector for RuntimeCollector {
             let gauge = ConstGauge::new(value as i64);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
+        shipping(&mut encoder, &database)?;
         let subscriptions = database.subscriptions();
         let open = subscriptions.list();
         let waiting: u64 = open.iter().map(|info| info.waiting_bytes).sum();
