@@ -3,10 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
-use datafusion::common::ScalarValue;
-use datafusion::error::Result;
 
 /// What a program makes of its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -104,7 +101,13 @@ impl Hash for Keyed {
 }
 
 /// The one value of a column. DataFusion would forget what a list's field says of its elements.
-pub(crate) fn single(made: &ArrayRef) -> Result<ScalarValue> {
+#[cfg(feature = "engine")]
+pub(crate) fn single(
+    made: &arrow::array::ArrayRef,
+) -> datafusion::error::Result<datafusion::common::ScalarValue> {
+    use arrow::array::AsArray;
+    use datafusion::common::ScalarValue;
+
     match made.data_type() {
         DataType::List(_) => Ok(ScalarValue::List(Arc::new(made.as_list::<i32>().clone()))),
         _ => ScalarValue::try_from_array(made, 0),

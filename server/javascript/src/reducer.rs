@@ -189,7 +189,7 @@ impl ReducerState for State {
     }
 
     fn value(&self) -> Result<ScalarValue> {
-        let _ = (&self.reducer, &self.text);
+        let _ = (&self.reducer.engine, &self.text);
         Err(crate::engine::without_engine().into())
     }
 
