@@ -272,6 +272,14 @@ impl Machine {
         if program.form == Form::Reducer {
             let machine = Machine::new(program, limits).map_err(plain)?;
             let parts = machine.parts(program, limits).map_err(plain)?;
+            if let Some(part) = NOT_CALLED.iter().find(|part| parts.contains(part)) {
+                let message = format!(
+                    "{} has a function {part}(), which is not supported",
+                    program.described()
+                );
+                let hint = "What leaves a window that slides on now() goes through retract(); a state takes nothing that would have to be released.";
+                return Err(SqlError::unsupported(message).with_hint(hint));
+            }
             if !parts.contains(&"process") {
                 let message = format!("{} has no function process(state, ..)", program.described());
                 return Err(invalid(message));
@@ -303,6 +311,8 @@ enum Wrapper {
 
 /// What a reducer may define.
 pub const PARTS: [&str; 6] = ["init", "process", "value", "retract", "merge", "timer"];
+/// Parts that StreamMapReduce has and nobody would call here: they are refused by name.
+const NOT_CALLED: [&str; 2] = ["expire", "destroy"];
 
 /// The text as a function of its parameters; that of a reducer as one that gives its parts. It begins in the first line, so that lines have the user's numbers.
 fn wrapped(program: &Program, wrapper: Wrapper) -> String {
@@ -318,7 +328,10 @@ fn wrapped(program: &Program, wrapper: Wrapper) -> String {
     let star = if program.form == Form::Rows { "*" } else { "" };
     let mut body = program.body.clone();
     if program.form == Form::Reducer {
-        let parts = PARTS.map(|part| format!("{part}: typeof {part} === 'function' ? {part} : undefined"));
+        let parts = PARTS.iter().chain(&NOT_CALLED);
+        let parts: Vec<String> = parts
+            .map(|part| format!("{part}: typeof {part} === 'function' ? {part} : undefined"))
+            .collect();
         body = format!("{body}\nreturn {{ {} }};", parts.join(", "));
     }
     match wrapper {

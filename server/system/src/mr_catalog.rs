@@ -38,7 +38,7 @@ use crate::pg_catalog::SystemRelation;
 type Rows = fn(&Database, Acting) -> Columns;
 
 /// The relations: the one place that names them all.
-const RELATIONS: [(&str, Rows); 30] = [
+const RELATIONS: [(&str, Rows); 31] = [
     ("batches", |database, _| batches::batches(database)),
     ("checkpoints", |database, _| recovery::checkpoints(database)),
     ("cpu", |database, _| cpu::columns(database)),

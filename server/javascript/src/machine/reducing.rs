@@ -8,7 +8,7 @@ use rquickjs::function::Args;
 use rquickjs::{Ctx, Function, Object, Value};
 
 use super::watch::Watch;
-use super::{Machine, PARTS, userdata};
+use super::{Machine, NOT_CALLED, PARTS, userdata};
 use crate::fault::Outcome;
 use crate::limits::Limits;
 use crate::program::Program;
@@ -40,7 +40,7 @@ impl Machine {
     pub fn parts(&self, program: &Program, limits: &Limits) -> Result<Vec<&'static str>, DataFusionError> {
         self.reducing(program, limits, |ctx, reducing| {
             let mut parts = vec![];
-            for part in PARTS {
+            for part in PARTS.iter().chain(&NOT_CALLED).copied() {
                 let mut args = Args::new(ctx.clone(), 2);
                 args.push_arg(reducing.main.clone())?;
                 args.push_arg(part)?;
