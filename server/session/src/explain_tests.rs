@@ -120,7 +120,7 @@ async fn profiles_are_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn forecasts_are_kept_beside_outcomes() {
     let f = with_rows().await;
-    let long = "SELECT count(*) FROM generate_series(1, 3000) AS a(x), generate_series(1, 3000) AS b(y) WHERE x % 7 > y % 5";
+    let long = "SELECT count(*) FROM generate_series(1, 20000) AS a(x), generate_series(1, 3000) AS b(y) WHERE x % 7 > y % 5";
     f.ok("SELECT 1").await;
     let forecasts = "SELECT kind, subject, took_ms >= 20, expected_ms >= 0, (took_ms BETWEEN low_ms AND high_ms) = inside, \
                      certainty IN ('low', 'medium', 'high') FROM mr_catalog.forecasts";

@@ -106,7 +106,11 @@ fn copy_directory(from: &std::path::Path, to: &std::path::Path) {
             std::fs::create_dir(&to).unwrap();
             copy_directory(&entry.path(), &to);
         } else {
-            std::fs::copy(entry.path(), to).unwrap();
+            match std::fs::copy(entry.path(), to) {
+                // The server that runs has removed it meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                copied => drop(copied.unwrap()),
+            }
         }
     }
 }
