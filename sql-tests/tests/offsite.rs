@@ -294,7 +294,15 @@ async fn fence(place: &Path) -> Result<(), Failure> {
     create(&client).await?;
     run(&client, "INSERT INTO s VALUES (1, 'both')").await?;
     shipped(&client).await?;
-    // It is believed to be lost, and is not.
+    // It is believed to be lost, and is not. When it has nothing more to ship, another one may take its place.
+    let moment = "SELECT moment FROM mr_catalog.shipping";
+    loop {
+        let before = line(&client, moment).await?;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        if line(&client, moment).await? == before {
+            break;
+        }
+    }
     restore(&Place::open(&url)?, &new).await?;
     let second = Process::start_in(&new, 1, false, variables(false))?;
     let other = connect(second.pg).await?;

@@ -53,7 +53,7 @@ async fn of_backup(from: PathBuf, data: PathBuf) -> Result<String, StorageError>
 
 async fn of_copy(url: &str, data: &Path) -> Result<String, StorageError> {
     let began = Instant::now();
-    let restored = offsite::restore(&Place::open(url)?, data).await?;
+    let restored = offsite::restore(&Place::find(url)?, data).await?;
     Ok(said(&restored, began.elapsed().as_secs_f64()))
 }
 

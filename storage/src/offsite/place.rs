@@ -90,10 +90,24 @@ impl Place {
     /// # Errors
     /// It is no such URL, the directory cannot be made, or the environment says something impossible.
     pub fn open(url: &str) -> Result<Place, StorageError> {
+        if let Ok(Named::Directory(path)) = parse(url) {
+            private::create_directory_all(&path).map_err(|e| StorageError::io("create", &path, e))?;
+        }
+        Place::find(url)
+    }
+
+    /// The same of a place that is there: no directory is made.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); there is no such directory.
+    pub fn find(url: &str) -> Result<Place, StorageError> {
         let failed = |why: String| StorageError::offsite(url, why);
         let (store, prefix, root): (Arc<dyn ObjectStore>, _, _) = match parse(url).map_err(failed)? {
             Named::Directory(path) => {
-                private::create_directory_all(&path).map_err(|e| StorageError::io("create", &path, e))?;
+                if !path.is_dir() {
+                    let url = url.to_owned();
+                    return Err(StorageError::NothingOffsite { url });
+                }
                 let store =
                     LocalFileSystem::new_with_prefix(&path).map_err(|error| failed(bottom(&error)))?;
                 (Arc::new(store), String::new(), Some(path))
@@ -325,6 +339,17 @@ fn bottom(error: &Error) -> String {
 #[cfg(test)]
 mod unit {
     use super::*;
+
+    #[test]
+    fn to_look_for_a_directory_does_not_make_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("file://{}", directory.path().join("a/b").display());
+        let error = Place::find(&url).unwrap_err();
+        assert!(matches!(error, StorageError::NothingOffsite { .. }), "{error}");
+        assert!(!directory.path().join("a").exists());
+        Place::open(&url).unwrap();
+        Place::find(&url).unwrap();
+    }
 
     #[test]
     fn a_url_is_one_of_a_bucket_or_a_directory() {
