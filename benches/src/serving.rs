@@ -224,9 +224,12 @@ const KINDS: [Kind; 7] = [
     },
 ];
 
+/// The p50 and the p99 of each turn.
+type Turns = (Vec<f64>, Vec<f64>);
+
 /// The latency of each kind of statement.
 async fn one(scale: &Scale, sides: &[Side]) -> Result<Experiment, BenchError> {
-    let mut figures: BTreeMap<(usize, &str), (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    let mut figures: BTreeMap<(usize, &str), Turns> = BTreeMap::new();
     let mut clients = vec![];
     for side in sides {
         clients.push((side, side.client().await?));
@@ -306,20 +309,20 @@ async fn one(scale: &Scale, sides: &[Side]) -> Result<Experiment, BenchError> {
         ),
     );
     for (place, kind) in KINDS.iter().enumerate() {
-        let medians: Vec<Option<&(Vec<f64>, Vec<f64>)>> = sides
+        let medians: Vec<Option<&Turns>> = sides
             .iter()
             .map(|side| figures.get(&(place, side.name)))
             .collect();
         for (side, figure) in sides.iter().zip(&medians) {
             if let Some((p50, p99)) = figure {
                 experiment.add(
-                    &format!("{}: {} p50", kind.name, side.name),
+                    format!("{}: {} p50", kind.name, side.name),
                     "ms",
                     p50.clone(),
                     None,
                 );
                 experiment.add(
-                    &format!("{}: {} p99", kind.name, side.name),
+                    format!("{}: {} p99", kind.name, side.name),
                     "ms",
                     p99.clone(),
                     None,
@@ -333,7 +336,7 @@ async fn one(scale: &Scale, sides: &[Side]) -> Result<Experiment, BenchError> {
                 .map(|(ours, theirs)| ours / theirs)
                 .collect();
             experiment.add(
-                &format!("{}: millrace / PostgreSQL", kind.name),
+                format!("{}: millrace / PostgreSQL", kind.name),
                 "x",
                 ratio,
                 Some(Aim::MedianUnder(1.0)),
@@ -370,7 +373,7 @@ async fn clients(scale: &Scale, sides: &[Side]) -> Result<Experiment, BenchError
         let name = format!("{} clients, point SELECTs {how}", scale.clients);
         for side in sides {
             let rates = figures.get(&(simple, side.name)).cloned().unwrap_or_default();
-            experiment.add(&format!("{name}: {}", side.name), "1/s", rates, None);
+            experiment.add(format!("{name}: {}", side.name), "1/s", rates, None);
         }
         if let [Some(ours), Some(theirs)] = sides
             .iter()
@@ -384,7 +387,7 @@ async fn clients(scale: &Scale, sides: &[Side]) -> Result<Experiment, BenchError
                 .map(|(ours, theirs)| ours / theirs)
                 .collect();
             experiment.add(
-                &format!("{name}: millrace / PostgreSQL"),
+                format!("{name}: millrace / PostgreSQL"),
                 "x",
                 ratio,
                 Some(Aim::MedianOver(1.0)),

@@ -173,7 +173,7 @@ async fn point(scale: &Scale) -> Result<Experiment, BenchError> {
                 let client = Client::connect(other.pg_addr()).await?;
                 let rows = client.number("SELECT count(*) FROM e").await? as usize;
                 let counted = client.number("SELECT coalesce(sum(c), 0)::bigint FROM v").await? as usize;
-                if rows % ROWS != 0 || rows != counted {
+                if !rows.is_multiple_of(ROWS) || rows != counted {
                     return Err(BenchError::Server(format!(
                         "{rows} rows are there, and the view has {counted}"
                     )));

@@ -1,4 +1,4 @@
-//! Forecasts of what runs, kept beside what it took (`mr_catalog.forecasts`): each query and each new view that takes some time.
+//! Forecasts of queries, kept beside what they took (`mr_catalog.forecasts`). Those of new views are `statement/new_views`'.
 //!
 //! A query is forecast when it has ended, by its plan and by the runs that were analysed before: what EXPLAIN (PREDICT) would have said.
 
@@ -16,17 +16,13 @@ use futures::{Stream, StreamExt};
 use millrace_clarity::forecast::calibration::Outcome;
 use millrace_clarity::forecast::cardinality::{partitions, planned_operators};
 use millrace_clarity::forecast::query::{Forecast, Rates, forecast};
-use millrace_clarity::forecast::view::ViewForecast;
 use millrace_clarity::probe::slowness;
 use millrace_database::Database;
 use millrace_database::database::forecasts::{FORECAST_MIN, Kind};
-use millrace_database::database::jobs::Making;
 use millrace_engine::scanned_rows;
-use millrace_planner::RelationId;
 use millrace_storage::ObjectId;
 
 use crate::session::Session;
-use crate::statement::explain::filling;
 
 /// The forecast of a plan. Runs of the same text count alone.
 pub(crate) fn of_plan(
@@ -122,45 +118,4 @@ pub(crate) fn keep(db: &Database, text: &str, role: ObjectId, said: &Forecast, t
         took,
     };
     db.forecasts().keep(Kind::Query, text, role, said.runs, outcome);
-}
-
-/// Views that are being made, and what is forecast of them.
-pub(crate) struct NewViews {
-    role: ObjectId,
-    views: Vec<(RelationId, String, ViewForecast)>,
-}
-
-impl NewViews {
-    /// Forecasts of views that are about to be filled.
-    pub fn of(session: &Session, role: ObjectId, making: &Making) -> Self {
-        let views = making.specs.iter().filter_map(|spec| {
-            let said = filling(session, &spec.name, &spec.graph)?;
-            Some((spec.id, spec.name.clone(), said))
-        });
-        NewViews {
-            role,
-            views: views.collect(),
-        }
-    }
-
-    /// They are filled: keeps what became of the forecasts.
-    pub fn are_filled(self, db: &Database) {
-        let filled = db.runtime().views();
-        for (id, name, said) in self.views {
-            let view = filled.iter().find(|view| view.relation == id);
-            let Some(took) = view.and_then(|view| view.filled.as_ref()?.elapsed) else {
-                continue;
-            };
-            if took < FORECAST_MIN {
-                continue;
-            }
-            let outcome = Outcome {
-                time: said.time,
-                certainty: said.certainty,
-                took: nanoseconds(took),
-            };
-            let kept = db.forecasts();
-            kept.keep(Kind::BackFill, &name, self.role, said.views, outcome);
-        }
-    }
 }

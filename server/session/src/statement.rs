@@ -27,6 +27,7 @@ pub mod insert;
 pub mod job;
 mod lock;
 pub(crate) mod merge;
+mod new_views;
 mod owned;
 pub mod prepare;
 pub mod returning;

@@ -81,7 +81,7 @@ fn is_integer(value: &Expr, change: &Change<'_>) -> bool {
             .relation
             .schema()
             .field_with_name(&millrace_parser::fold(name));
-        field.is_ok_and(|field| is_integer_column(field))
+        field.is_ok_and(is_integer_column)
     };
     match value {
         Expr::Value(value) => {

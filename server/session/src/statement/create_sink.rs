@@ -22,9 +22,8 @@ use crate::names;
 use crate::outcome::Outcome;
 use crate::query::view_flow;
 use crate::session::Session;
-use crate::statement::create_view::{
-    check_names, emit, make, plan, refuse_temporary, say_what_is_gone, slides,
-};
+use crate::statement::create_view::{check_names, emit, plan, refuse_temporary, say_what_is_gone, slides};
+use crate::statement::new_views::make;
 use crate::statement::{done, secret};
 
 /// Executes CREATE SINK. Of a query, returns when its view is filled.

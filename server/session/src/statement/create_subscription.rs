@@ -15,8 +15,9 @@ use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::statement::create_sink::{NewSink, query_of};
-use crate::statement::create_view::{make, refuse_temporary};
+use crate::statement::create_view::refuse_temporary;
 use crate::statement::done;
+use crate::statement::new_views::make;
 
 const TAG: &str = "CREATE SUBSCRIPTION";
 

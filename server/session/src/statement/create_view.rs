@@ -13,8 +13,7 @@ use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{Definition, Object, Planned, QueryDef, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::ddl::DdlGuard;
-use millrace_database::database::definitions::Definitions;
-use millrace_database::database::jobs::{Making, Waiting};
+use millrace_database::database::jobs::Making;
 use millrace_database::database::replace::check_no_circle;
 use millrace_database::database::subscriptions;
 use millrace_engine::ViewSpec;
@@ -27,13 +26,13 @@ use millrace_sql::copies;
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::constants::lasting_search_path;
-use crate::forecasting::NewViews;
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::query::view_flow;
 use crate::session::Session;
 use crate::statement::create_relation::{check_columns, failed_rows};
+use crate::statement::new_views::make;
 use crate::statement::{create_subscription, done, select};
 
 /// CREATE VIEW.
@@ -134,53 +133,6 @@ pub(super) fn check_names(query: &ast::Query, columns: &[String]) -> SqlResult<(
             .chain(names.iter().skip(columns.len()))
             .map(String::as_str),
     )
-}
-
-/// Begins a job; unless it is one for the background, waits for its end.
-pub(super) async fn make(session: &Session, guard: DdlGuard<'_>, making: Making) -> SqlResult<()> {
-    if let Some(definitions) = guard.definitions() {
-        return in_transaction(definitions, making);
-    }
-    let options = session.backfill_options()?;
-    let is_background = session.setting("background_ddl").as_deref() == Some("on");
-    let forecasts = match is_background {
-        true => None,
-        false => Some(NewViews::of(session, session.scope().acting.role, &making)),
-    };
-    let job = guard.start_job(making, options, is_background)?;
-    // Other definitions may change while the views are filled.
-    drop(guard);
-    if is_background {
-        return Ok(());
-    }
-    // Whoever goes away from here takes the job along.
-    let waiting = Waiting(job);
-    waiting.0.wait().await?;
-    if let Some(forecasts) = forecasts {
-        forecasts.are_filled(session.database());
-    }
-    Ok(())
-}
-
-/// Leaves the views to COMMIT.
-fn in_transaction(definitions: &Arc<Definitions>, making: Making) -> SqlResult<()> {
-    let Making {
-        mut specs,
-        mut put,
-        removed,
-    } = making;
-    // What is made with a view: the stream of rows on which it fails.
-    let beside = put.split_off(put.len().min(1));
-    match (specs.pop(), put.pop()) {
-        (Some(spec), Some(object)) if specs.is_empty() && removed.is_empty() => {
-            definitions.put_view(object, spec, beside);
-            Ok(())
-        }
-        _ => Err(SqlError::unsupported(
-            "a view cannot be replaced inside a transaction where rows have to be made again",
-        )
-        .with_hint("Replace it before BEGIN or after COMMIT.")),
-    }
 }
 
 /// Refuses what lasts over what goes with a session.
