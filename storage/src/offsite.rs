@@ -10,14 +10,14 @@
 //! ```
 //!
 //! 1. **A moment is one object**, and is there as soon as that is: its number is one more than that of the moment before. It says
-//!    what changed since ([`moment`]); now and then one says everything, and those before it are not needed any more.
+//!    what changed since (`moment`); now and then one says everything, and those before it are not needed any more.
 //! 2. **Fencing.** Moments are made by conditional puts: of two servers that write to one store, one makes moment `n`, and the
-//!    other one is told that there is one ([`shipper`]), and writes nothing from then on.
+//!    other one is told that there is one (`shipper`), and writes nothing from then on.
 //! 3. **Rows** go as they lie in the log, in pieces: the content of a segment for the rows from one offset to another
-//!    ([`pieces`], [`send`]). Small pieces are put together as they become many.
+//!    (`pieces`, `send`). Small pieces are put together as they become many.
 //! 4. **Checkpoints** go beside it, in their own time, and count from the moment on that names all of their files
-//!    ([`checkpoints`]).
-//! 5. What no moment names that a restore could begin from is removed some time after ([`sweep`]).
+//!    (`checkpoints`).
+//! 5. What no moment names that a restore could begin from is removed some time after (`sweep`).
 //!
 //! Everything has its checksum in the object that names it. `docs/formats/offsite.md` gives every byte. Nothing here is waited for by
 //! a write.
