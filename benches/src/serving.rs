@@ -4,7 +4,7 @@
 //!  serving/one      the latency of look-ups and small writes from one connection
 //!  serving/clients  the rate of look-ups from several connections at a time, many others open beside them
 //! ```
-//! Everybody shares the machine's cores. Both write to the disk before they acknowledge (`fsync`, `durability = sync`).
+//! Everybody shares the machine's cores. Both write to the disk before they acknowledge (PostgreSQL's `fsync`, our `durability = group`, the defaults).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

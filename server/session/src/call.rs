@@ -49,26 +49,46 @@ pub(crate) fn key(session: &Session) -> Option<Key> {
     Some(db.statements().key(user, database, &activity.as_ref()?.statement))
 }
 
+/// How long rows were waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Awaited {
+    /// Since when the next ones are.
+    asked: Option<Instant>,
+    pub took: Duration,
+}
+
+impl Awaited {
+    /// The next rows.
+    pub fn poll<S: Stream + Unpin>(
+        &mut self,
+        rows: &mut S,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<S::Item>> {
+        let asked = *self.asked.get_or_insert_with(Instant::now);
+        let next = rows.poll_next_unpin(context);
+        if next.is_ready() {
+            self.asked = None;
+            self.took += asked.elapsed();
+        }
+        next
+    }
+}
+
 /// Rows, and for how long they were waited for. Whoever asks for no more has had all that it wanted: it counts, unless it failed.
 pub(crate) struct Timed<T> {
     rows: BoxStream<'static, T>,
     call: Option<Call>,
-    /// Since when the next rows are awaited.
-    asked: Option<Instant>,
+    awaited: Awaited,
 }
 
 impl<T, E> Stream for Timed<Result<T, E>> {
     type Item = Result<T, E>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let asked = *self.asked.get_or_insert_with(Instant::now);
-        let Poll::Ready(next) = self.rows.poll_next_unpin(context) else {
+        let Timed { rows, awaited, .. } = &mut *self;
+        let Poll::Ready(next) = awaited.poll(rows, context) else {
             return Poll::Pending;
         };
-        self.asked = None;
-        if let Some(call) = &mut self.call {
-            call.took += asked.elapsed();
-        }
         match &next {
             Some(Ok(_)) => {}
             Some(Err(_)) => self.call = None,
@@ -83,14 +103,14 @@ impl<T> Timed<T> {
         Timed {
             rows,
             call,
-            asked: None,
+            awaited: Awaited::default(),
         }
     }
 
     fn end(&mut self) {
         if let Some(call) = self.call.take() {
             let rows = call.rows.load(Ordering::Acquire);
-            call.ended(rows, Duration::ZERO);
+            call.ended(rows, self.awaited.took);
         }
     }
 }

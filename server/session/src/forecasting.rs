@@ -5,14 +5,14 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use datafusion::physical_plan::ExecutionPlan;
-use futures::{Stream, StreamExt};
+use futures::Stream;
 use millrace_clarity::forecast::calibration::Outcome;
 use millrace_clarity::forecast::cardinality::{partitions, planned_operators};
 use millrace_clarity::forecast::query::{Forecast, Rates, forecast};
@@ -22,6 +22,7 @@ use millrace_database::database::forecasts::{FORECAST_MIN, Kind};
 use millrace_engine::scanned_rows;
 use millrace_storage::ObjectId;
 
+use crate::call::Awaited;
 use crate::session::Session;
 
 /// The forecast of a plan. Runs of the same text count alone.
@@ -58,10 +59,7 @@ pub(crate) struct Followed {
     db: Arc<Database>,
     text: String,
     role: ObjectId,
-    /// Since when the next rows are awaited.
-    asked: Option<Instant>,
-    /// How long rows were awaited.
-    took: Duration,
+    awaited: Awaited,
 }
 
 impl Followed {
@@ -78,8 +76,7 @@ impl Followed {
             db: Arc::clone(session.database()),
             text: session.statement_shown(),
             role,
-            asked: None,
-            took: Duration::ZERO,
+            awaited: Awaited::default(),
         }
     }
 }
@@ -88,17 +85,16 @@ impl Stream for Followed {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let asked = *self.asked.get_or_insert_with(Instant::now);
-        let Poll::Ready(next) = self.rows.poll_next_unpin(context) else {
+        let Followed { rows, awaited, .. } = &mut *self;
+        let Poll::Ready(next) = awaited.poll(rows, context) else {
             return Poll::Pending;
         };
-        self.asked = None;
-        self.took += asked.elapsed();
+        let took = awaited.took;
         // One that fails or is ended before its end took what it took for other reasons.
-        if next.is_none() && self.took >= FORECAST_MIN {
+        if next.is_none() && took >= FORECAST_MIN {
             let said = of_plan(&self.db, &self.text, &self.plan, 0);
-            keep(&self.db, &self.text, self.role, &said, nanoseconds(self.took));
-            self.took = Duration::ZERO;
+            keep(&self.db, &self.text, self.role, &said, nanoseconds(took));
+            self.awaited.took = Duration::ZERO;
         }
         Poll::Ready(next)
     }

@@ -130,6 +130,17 @@ pub(crate) struct Shape {
     understood: Mutex<Runs>,
 }
 
+/// What such a SELECT means.
+#[derive(Debug)]
+pub(crate) enum Meaning {
+    /// It is not known yet.
+    NotKnown,
+    /// It has to be planned.
+    Nothing,
+    /// An index may have its rows.
+    Select(Arc<KeySelect>),
+}
+
 #[derive(Debug, Default)]
 enum Runs {
     #[default]
@@ -197,25 +208,25 @@ impl Shape {
         })
     }
 
-    /// What the names in it mean now: as they were understood before, or, from the second run on, by `understand`.
-    pub fn understood(
-        &self,
-        now: Understanding,
-        understand: impl FnOnce() -> Option<KeySelect>,
-    ) -> Option<Arc<KeySelect>> {
+    /// What the names in it mean now, if they were understood before. At the first run nobody asks: it may be the last.
+    pub fn meaning(&self, now: &Understanding) -> Meaning {
         let mut runs = self.understood.lock();
         match &*runs {
             Runs::Never => {
                 *runs = Runs::Once;
-                None
+                Meaning::Nothing
             }
-            Runs::Understood(then, select) if then.is_still(&now) => select.clone(),
-            Runs::Once | Runs::Understood(..) => {
-                let select = understand().map(Arc::new);
-                *runs = Runs::Understood(now, select.clone());
-                select
-            }
+            Runs::Understood(then, select) if then.is_still(now) => match select {
+                Some(select) => Meaning::Select(Arc::clone(select)),
+                None => Meaning::Nothing,
+            },
+            Runs::Once | Runs::Understood(..) => Meaning::NotKnown,
         }
+    }
+
+    /// Keeps what the names in it were found to mean.
+    pub fn mean(&self, now: Understanding, select: Option<Arc<KeySelect>>) {
+        *self.understood.lock() = Runs::Understood(now, select);
     }
 
     /// It is known that it runs again.

@@ -19,7 +19,7 @@ use millrace_postgres::types::parse;
 use postgres_types::Type;
 
 use crate::counting;
-use crate::key_select::{KeySelect, Shape, Understanding, Wanted};
+use crate::key_select::{KeySelect, Meaning, Shape, Understanding, Wanted};
 use crate::known::Seen;
 use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
@@ -125,7 +125,7 @@ impl Session {
         parameters: Vec<ScalarValue>,
         text: &str,
     ) -> SqlResult<Option<Outcome>> {
-        let Some(select) = self.key_select(prepared) else {
+        let Some(select) = self.key_select(prepared).await? else {
             return Ok(None);
         };
         if self.db.is_closing() || !self.sees_what_is_committed(select.relation) {
@@ -195,17 +195,39 @@ impl Session {
         Ok(Some(batches))
     }
 
-    /// What the names in a prepared SELECT by equality mean, once it has run before.
-    fn key_select(&self, prepared: &Prepared) -> Option<Arc<KeySelect>> {
-        let shape = prepared.shape.as_ref()?;
-        let now = self.understanding()?;
-        shape.understood(now, || {
-            let scope = self.scope();
-            let mut statement = ast::Statement::Query(Box::new(shape.bare.clone()));
+    /// What the names in a prepared SELECT by equality mean, once it has run before. To find that out is a part of planning: there may
+    /// be a large view behind a name.
+    async fn key_select(self: &Arc<Self>, prepared: &Prepared) -> SqlResult<Option<Arc<KeySelect>>> {
+        let (Some(shape), Some(now)) = (&prepared.shape, self.understanding()) else {
+            return Ok(None);
+        };
+        match shape.meaning(&now) {
+            Meaning::Select(select) => return Ok(Some(select)),
+            Meaning::Nothing => return Ok(None),
+            Meaning::NotKnown => {}
+        }
+        let (session, mut statement) = (
+            Arc::clone(self),
+            ast::Statement::Query(Box::new(shape.bare.clone())),
+        );
+        let running = self.begin_statement();
+        let bind = async move {
             object_names::shown(&mut statement);
-            let (plan, output) = select::bind(self, &scope, &mut statement, Purpose::Describe).ok()?;
-            shape.select(&plan, output, &prepared.param_types)
-        })
+            select::bind(&session, &session.scope(), &mut statement, Purpose::Describe)
+        };
+        let bound = self.run_statement(&running, self.planning_class(), bind).await;
+        let select = match bound {
+            Ok((plan, output)) => shape.select(&plan, output, &prepared.param_types),
+            Err(error) if error.code == SqlState::QueryCanceled => {
+                self.fail_transaction();
+                return Err(error);
+            }
+            // The plan says what is wrong.
+            Err(_) => None,
+        };
+        let select = select.map(Arc::new);
+        shape.mean(now, select.clone());
+        Ok(select)
     }
 
     /// Under what names and rights a statement is looked at now. None: the transaction has defined something of its own, or has failed.

@@ -59,12 +59,17 @@ pub struct Forecasts {
     kept: Mutex<VecDeque<Arc<Kept>>>,
 }
 
+/// As much of a text as is kept.
+fn cut(text: &str) -> String {
+    text.chars().take(TEXT_CHARS_MAX).collect()
+}
+
 impl Forecasts {
     /// Keeps what became of a forecast.
     pub fn keep(&self, kind: Kind, subject: &str, role: ObjectId, runs: usize, outcome: Outcome) {
         let kept = Arc::new(Kept {
             kind,
-            subject: subject.chars().take(TEXT_CHARS_MAX).collect(),
+            subject: cut(subject),
             role,
             at_ns: now_ns(),
             runs,
@@ -82,7 +87,7 @@ impl Forecasts {
         self.kept.lock().iter().cloned().collect()
     }
 
-    /// A forecast after what became of those before: of the same query, if there are enough, else of all of its kind.
+    /// A forecast after what became of those before: of the same query, if there are any, else of all of its kind.
     pub fn calibrated(
         &self,
         kind: Kind,
@@ -90,7 +95,7 @@ impl Forecasts {
         time: Interval,
         certainty: Certainty,
     ) -> (Interval, Certainty) {
-        let kept = self.kept.lock();
+        let (kept, subject) = (self.kept.lock(), cut(subject));
         let of_kind = kept.iter().filter(|kept| kept.kind == kind);
         let same = of_kind.clone().filter(|kept| kept.subject == subject);
         let same: Vec<Outcome> = same.map(|kept| kept.outcome).collect();
@@ -99,5 +104,37 @@ impl Forecasts {
         }
         let all: Vec<Outcome> = of_kind.map(|kept| kept.outcome).collect();
         calibrated(time, certainty, &all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_learns_from_its_own_outcomes_however_long_it_is() {
+        let forecasts = Forecasts::default();
+        let time = Interval {
+            expected: 100,
+            low: 90,
+            high: 110,
+        };
+        let long = |letter: &str| letter.repeat(2 * TEXT_CHARS_MAX);
+        for (subject, took) in [(long("a"), 1_000), (long("b"), 10)] {
+            for _ in 0..8 {
+                let outcome = Outcome {
+                    time,
+                    certainty: Certainty::Low,
+                    took,
+                };
+                forecasts.keep(Kind::Query, &subject, ObjectId(1), 1, outcome);
+            }
+        }
+        let said = |kind, subject: &str| forecasts.calibrated(kind, subject, time, Certainty::Low).0;
+        let ends = |interval: Interval| (interval.low, interval.high);
+        assert_eq!(ends(said(Kind::Query, &long("a"))), (90, 1_000));
+        assert_eq!(ends(said(Kind::Query, &long("b"))), (10, 110));
+        assert_eq!(ends(said(Kind::Query, "another")), (10, 1_000));
+        assert_eq!(ends(said(Kind::BackFill, "another")), (90, 110));
     }
 }

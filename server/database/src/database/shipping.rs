@@ -4,7 +4,7 @@
 //! while the object store does not answer, the server goes on, and says how far the copy is behind.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_postgres::error::SqlResult;
@@ -12,12 +12,12 @@ use millrace_storage::StorageError;
 use millrace_storage::offsite::{Place, ShipOptions, Shipped, Shipper};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, timeout};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::clock::now_ms;
 use crate::database::Database;
+use crate::database::periodic::Periodic;
 
 /// How long a start waits for the object store to say whether the copy is another server's.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -56,7 +56,8 @@ pub struct ShippingStatus {
 #[derive(Default)]
 pub struct Shipping {
     shipper: Arc<tokio::sync::Mutex<Option<Shipper>>>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    ticks: Periodic,
+    /// Breaks a step off: the object store may be away.
     stop: Arc<Notify>,
     shipped: Mutex<Option<Arc<Mutex<Shipped>>>>,
     said: Arc<Mutex<Said>>,
@@ -171,47 +172,33 @@ impl Database {
         let Some(options) = &self.options.shipping else {
             return;
         };
-        let interval = options.interval;
-        let db: Weak<Database> = Arc::downgrade(self);
-        let stop = Arc::clone(&self.shipping.stop);
-        let (shipper, said) = (
+        let (shipper, said, stop) = (
             Arc::clone(&self.shipping.shipper),
             Arc::clone(&self.shipping.said),
+            Arc::clone(&self.shipping.stop),
         );
-        let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(interval);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                tokio::select! {
-                    _ = ticks.tick() => {}
-                    () = stop.notified() => return,
-                }
-                // What a step needs of the database it takes before: it may take long.
-                let Some(temporary) = db.upgrade().map(|db| db.all_temporary()) else {
-                    return;
-                };
+        self.shipping.ticks.start(self, options.interval, move |db| {
+            // What a step needs of the database it takes before: it may take long.
+            let temporary = db.all_temporary();
+            drop(db);
+            let (shipper, said, stop) = (Arc::clone(&shipper), Arc::clone(&said), Arc::clone(&stop));
+            async move {
                 let mut shipper = shipper.lock().await;
                 let Some(shipper) = shipper.as_mut() else { return };
-                let outcome = tokio::select! {
-                    outcome = shipper.step(&temporary, false) => outcome,
-                    () = stop.notified() => return,
-                };
-                said.lock().hear(outcome.map(|_| ()), now_ms());
+                tokio::select! {
+                    outcome = shipper.step(&temporary, false) => {
+                        said.lock().hear(outcome.map(|_| ()), now_ms());
+                    }
+                    () = stop.notified() => {}
+                }
             }
         });
-        *self.shipping.task.lock() = Some(task);
     }
 
     /// Makes the last moment, of everything: nothing is written any more.
     pub(super) async fn finish_shipping(&self) {
-        let task = self.shipping.task.lock().take();
-        // The permit stays if the task does not wait just now.
         self.shipping.stop.notify_one();
-        if let Some(task) = task
-            && let Err(error) = task.await
-        {
-            tracing::error!(%error, "shipping ended early");
-        }
+        self.shipping.ticks.stop("shipping").await;
         let Some(mut shipper) = self.shipping.shipper.lock().await.take() else {
             return;
         };

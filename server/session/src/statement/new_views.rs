@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use millrace_clarity::forecast::calibration::Outcome;
-use millrace_clarity::forecast::view::ViewForecast;
-use millrace_database::Database;
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::database::definitions::Definitions;
 use millrace_database::database::forecasts::{FORECAST_MIN, Kind};
 use millrace_database::database::jobs::{Making, Waiting};
-use millrace_planner::RelationId;
+use millrace_planner::{RelationId, StageGraph};
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_storage::ObjectId;
 
@@ -24,9 +22,9 @@ pub(super) async fn make(session: &Session, guard: DdlGuard<'_>, making: Making)
     }
     let options = session.backfill_options()?;
     let is_background = session.setting("background_ddl").as_deref() == Some("on");
-    let forecasts = match is_background {
+    let new = match is_background {
         true => None,
-        false => Some(NewViews::of(session, session.scope().acting.role, &making)),
+        false => Some(NewViews::of(session.scope().acting.role, &making)),
     };
     let job = guard.start_job(making, options, is_background)?;
     // Other definitions may change while the views are filled.
@@ -37,8 +35,8 @@ pub(super) async fn make(session: &Session, guard: DdlGuard<'_>, making: Making)
     // Whoever goes away from here takes the job along.
     let waiting = Waiting(job);
     waiting.0.wait().await?;
-    if let Some(forecasts) = forecasts {
-        forecasts.are_filled(session.database());
+    if let Some(new) = new {
+        new.are_filled(session);
     }
     Ok(())
 }
@@ -64,43 +62,45 @@ fn in_transaction(definitions: &Arc<Definitions>, making: Making) -> SqlResult<(
     }
 }
 
-/// Views that are being made, and what is forecast of them.
+/// Views that are being made.
 struct NewViews {
     role: ObjectId,
-    views: Vec<(RelationId, String, ViewForecast)>,
+    views: Vec<(RelationId, String, StageGraph)>,
 }
 
 impl NewViews {
-    /// Forecasts of views that are about to be filled.
-    fn of(session: &Session, role: ObjectId, making: &Making) -> Self {
-        let views = making.specs.iter().filter_map(|spec| {
-            let said = filling(session, &spec.name, &spec.graph)?;
-            Some((spec.id, spec.name.clone(), said))
-        });
+    fn of(role: ObjectId, making: &Making) -> Self {
+        let views = making.specs.iter();
+        let views = views.map(|spec| (spec.id, spec.name.clone(), spec.graph.clone()));
         NewViews {
             role,
             views: views.collect(),
         }
     }
 
-    /// They are filled: keeps what became of the forecasts.
-    fn are_filled(self, db: &Database) {
+    /// They are filled: keeps what would have been forecast of those that took some time, by the views that there were before.
+    fn are_filled(self, session: &Session) {
+        let (db, new) = (session.database(), self.views.iter());
+        let new: Vec<RelationId> = new.map(|(id, ..)| *id).collect();
         let filled = db.runtime().views();
-        for (id, name, said) in self.views {
-            let view = filled.iter().find(|view| view.relation == id);
+        for (id, name, graph) in &self.views {
+            let view = filled.iter().find(|view| view.relation == *id);
             let Some(took) = view.and_then(|view| view.filled.as_ref()?.elapsed) else {
                 continue;
             };
             if took < FORECAST_MIN {
                 continue;
             }
+            let Some(said) = filling(session, name, graph, &new) else {
+                continue;
+            };
             let outcome = Outcome {
                 time: said.time,
                 certainty: said.certainty,
                 took: nanoseconds(took),
             };
             let kept = db.forecasts();
-            kept.keep(Kind::BackFill, &name, self.role, said.views, outcome);
+            kept.keep(Kind::BackFill, name, self.role, said.views, outcome);
         }
     }
 }

@@ -11,7 +11,7 @@ use millrace_parser::ast::{ExplainFormat, ExplainOptions};
 use millrace_postgres::error::SqlResult;
 
 use super::analyze::json;
-use crate::forecasting::of_plan;
+use crate::forecasting::{nanoseconds, of_plan};
 use crate::query::Providers;
 use crate::session::Session;
 use crate::statement::select;
@@ -27,7 +27,7 @@ pub(super) async fn query(
     let begun = Instant::now();
     let (plan, _) = select::bind(session, scope, sql, select::Purpose::Run)?;
     let physical = session.physical_plan(plan, &Providers::new()).await?;
-    let planning = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let planning = nanoseconds(begun.elapsed());
     let found = of_plan(session.database(), &query_text, &physical, planning);
     match options.format {
         ExplainFormat::Text => Ok(forecast_text(&found)),

@@ -19,6 +19,7 @@ use millrace_storage::ObjectId;
 
 use super::analyze::json;
 use super::watch::{self, task_counts};
+use crate::forecasting::nanoseconds;
 use crate::session::Session;
 
 /// For how long the inputs are watched if the statement does not say.
@@ -39,7 +40,7 @@ pub(super) async fn view(
     tokio::time::sleep(duration).await;
     let elapsed = begun.elapsed();
     let after = Counts::of(session, &planned.graph);
-    let found = of_graph(session, &planned.graph, &before, &after, elapsed).ok_or_else(|| {
+    let found = of_graph(session, &planned.graph, (&before, &after), elapsed, &[]).ok_or_else(|| {
         SqlError::new(
             SqlState::ObjectNotInPrerequisiteState,
             "no measurements of views on this machine yet",
@@ -58,14 +59,20 @@ pub(super) async fn view(
 /// The views that are planned again for the forecast of another: of more it is not worth while.
 const SEEN_MAX: usize = 64;
 
-/// What is forecast of a view that is about to be filled, whatever comes meanwhile. None: nothing is known, or it would take long to find out.
-pub(crate) fn filling(session: &Session, name: &str, graph: &StageGraph) -> Option<ViewForecast> {
+/// What is forecast of the filling of a view by others than `new`, whatever comes meanwhile. None: nothing is known, or it would take long
+/// to find out.
+pub(crate) fn filling(
+    session: &Session,
+    name: &str,
+    graph: &StageGraph,
+    new: &[RelationId],
+) -> Option<ViewForecast> {
     let database = session.database();
     if database.runtime().views().len() > SEEN_MAX {
         return None;
     }
     let now = Counts::of(session, graph);
-    let mut said = of_graph(session, graph, &now, &now, Duration::ZERO)?;
+    let mut said = of_graph(session, graph, (&now, &now), Duration::ZERO, new)?;
     let kept = database.forecasts();
     (said.time, said.certainty) = kept.calibrated(Kind::BackFill, name, said.time, said.certainty);
     Some(said)
@@ -93,9 +100,9 @@ impl Counts {
 fn of_graph(
     session: &Session,
     graph: &StageGraph,
-    before: &Counts,
-    after: &Counts,
+    (before, after): (&Counts, &Counts),
     elapsed: Duration,
+    without: &[RelationId],
 ) -> Option<ViewForecast> {
     let database = session.database();
     let runtime = database.runtime();
@@ -117,6 +124,7 @@ fn of_graph(
     };
     let plan: Vec<PlannedStage> = graph.stages.iter().map(|stage| planned(graph, stage)).collect();
     let seen: Vec<SeenView> = (runtime.views().iter())
+        .filter(|status| !without.contains(&status.relation))
         .filter_map(|status| seen(session, status, cores))
         .collect();
     forecast_view(&plan, inputs, &seen, room)
@@ -162,9 +170,7 @@ fn seen(session: &Session, status: &ViewStatus, cores: usize) -> Option<SeenView
         .collect();
     Some(SeenView {
         stages,
-        filled_in: filled
-            .and_then(|filled| filled.elapsed)
-            .map(|elapsed| u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)),
+        filled_in: filled.and_then(|filled| filled.elapsed).map(nanoseconds),
         cores: cores.min(planned.graph.partitions).max(1),
     })
 }

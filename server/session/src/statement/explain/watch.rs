@@ -24,6 +24,7 @@ use millrace_schedule::driver::PipelineRecord;
 use millrace_storage::ObjectKind;
 
 use super::analyze::{check_memory, json, scenario};
+use crate::forecasting::nanoseconds;
 use crate::session::Session;
 
 /// For how long a view is watched if the statement does not say.
@@ -285,7 +286,7 @@ impl Counts<'_> {
 }
 
 fn nanos(after: Duration, before: Duration) -> u64 {
-    u64::try_from(after.saturating_sub(before).as_nanos()).unwrap_or(u64::MAX)
+    nanoseconds(after.saturating_sub(before))
 }
 
 fn log(session: &Session, before: &Totals, after: &Totals) -> Option<LogUse> {
