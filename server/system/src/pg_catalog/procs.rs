@@ -19,9 +19,9 @@ use crate::pg_catalog::table::{self, Row};
 use crate::pg_catalog::{definitions, namespace_oid, oid, roles};
 
 /// The oid of SQL as the language of a body.
-const SQL_OID: i64 = 14;
+pub const SQL_OID: i64 = 14;
 /// The same of JavaScript, which PostgreSQL has as an extension, under an oid of the moment.
-const JAVASCRIPT_OID: i64 = 13_900;
+pub const JAVASCRIPT_OID: i64 = 13_900;
 
 /// `pg_proc` with the functions of a database.
 ///

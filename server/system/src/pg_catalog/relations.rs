@@ -13,6 +13,7 @@ use millrace_storage::{ObjectId, ObjectKind};
 use postgres_types::Type;
 
 use crate::pg_catalog::constraints::{Index, indexes};
+use crate::pg_catalog::procs::{JAVASCRIPT_OID, SQL_OID};
 use crate::pg_catalog::table::Row;
 use crate::pg_catalog::types as own_types;
 use crate::pg_catalog::{
@@ -29,6 +30,29 @@ const TABLESPACE_OID: i64 = 1663;
 /// The extensions that are there without being made, all in `pg_catalog`: oid, name, version.
 const EXTENSIONS: [(i64, &str, &str); 2] =
     [(13_561, "plpgsql", "1.0"), (13_562, "pg_stat_statements", "1.10")];
+
+/// Languages of functions: oid, name, whether somebody can make functions in it, and whether everybody can. PostgreSQL's own are as there.
+const LANGUAGES: [(i64, &str, bool, bool); 5] = [
+    (12, "internal", false, false),
+    (13, "c", false, false),
+    (SQL_OID, "sql", false, true),
+    (13_560, "plpgsql", true, true),
+    (JAVASCRIPT_OID, "javascript", true, false),
+];
+
+fn pg_language((oid, name, is_procedural, is_trusted): (i64, &str, bool, bool)) -> Row {
+    let flag = |is_so: bool| if is_so { "t" } else { "f" }.to_owned();
+    Row::from([
+        ("oid", oid.to_string()),
+        ("lanname", name.to_owned()),
+        ("lanowner", OWNER.to_string()),
+        ("lanispl", flag(is_procedural)),
+        ("lanpltrusted", flag(is_trusted)),
+        ("lanplcallfoid", "0".to_owned()),
+        ("laninline", "0".to_owned()),
+        ("lanvalidator", "0".to_owned()),
+    ])
+}
 
 fn pg_extension((oid, name, version): (i64, &str, &str)) -> Row {
     Row::from([
@@ -65,6 +89,7 @@ pub fn rows(
         "pg_enum" => own_types::pg_enum(catalog, database),
         "pg_sequence" => sequences::pg_sequence(catalog, database),
         "pg_extension" => EXTENSIONS.map(pg_extension).into(),
+        "pg_language" => LANGUAGES.map(pg_language).into(),
         "pg_foreign_server" => vec![Row::from([
             ("oid", FILES_OID.to_string()),
             ("srvname", "files".to_string()),
