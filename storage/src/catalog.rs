@@ -51,6 +51,12 @@ impl CatalogCopy {
         self
     }
 
+    /// What a fact is.
+    #[cfg(test)]
+    pub(crate) fn fact(&self, fact: &str) -> Option<Vec<u8>> {
+        self.0.facts.get(fact).cloned()
+    }
+
     /// Has no such fact.
     pub(crate) fn without_fact(mut self, fact: &str) -> CatalogCopy {
         self.0.facts.remove(fact);

@@ -86,6 +86,12 @@ pub enum StorageError {
     )]
     NotOurs { url: String, number: u64 },
 
+    /// Where this directory's copy was, there is none.
+    #[error(
+        "the copy at {url} is gone: a disk may not be mounted; if it was removed on purpose, --take-over makes a new one"
+    )]
+    CopyGone { url: String },
+
     /// Another server writes to the copy now.
     #[error(
         "another server has taken over the copy at {url} with moment {number}: nothing that is written here is \

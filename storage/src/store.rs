@@ -125,14 +125,10 @@ impl Store {
         // No log may begin behind what the checkpoints of the copy have, nor they have more than the logs.
         let holds = self.logs.hold_all();
         let checkpoints = self.checkpoints.copy()?;
-        let catalog = self
-            .catalog
-            .copy()?
-            .with_fact(checkpoint::FACT, checkpoints.root());
-        let logs = self.logs.copies()?;
+        let (catalog, logs) = self.logs.copies(|| self.catalog.copy())?;
         drop(holds);
         Ok(Backup {
-            catalog,
+            catalog: catalog.with_fact(checkpoint::FACT, checkpoints.root()),
             checkpoints,
             logs,
         })
@@ -190,9 +186,7 @@ impl StoreParts {
     pub(crate) fn moment(&self) -> Result<(CatalogCopy, Vec<LogCopy>), StorageError> {
         loop {
             let (_, definitions) = self.catalog.versions();
-            // Facts tell of rows that are in the logs, so that these come after them.
-            let catalog = self.catalog.copy()?;
-            let logs = self.logs.copies()?;
+            let (catalog, logs) = self.logs.copies(|| self.catalog.copy())?;
             if self.catalog.versions().1 == definitions {
                 return Ok((catalog, logs));
             }

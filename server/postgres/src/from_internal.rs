@@ -190,6 +190,7 @@ fn storage_state(error: &StorageError) -> SqlState {
         | StorageError::NotEmpty { .. }
         | StorageError::NoBackup { .. }
         | StorageError::NothingOffsite { .. }
+        | StorageError::CopyGone { .. }
         | StorageError::NotOurs { .. }
         | StorageError::Fenced { .. } => SqlState::ObjectNotInPrerequisiteState,
         StorageError::OffsiteDamaged { .. }

@@ -342,8 +342,12 @@ impl LogStore {
         logs.into_iter().map(|log| LogHold::new(log, 0)).collect()
     }
 
-    /// All logs as of one moment between two writes. Without a damaged one it would not be all.
-    pub(crate) fn copies(&self) -> Result<Vec<LogCopy>, StorageError> {
+    /// All logs as of one moment between two writes, and what `beside` gives at that moment: what was written down before a write is in it
+    /// if the write is, and what is written down of a write is not in it before the write is. Without a damaged log it would not be all.
+    pub(crate) fn copies<T>(
+        &self,
+        beside: impl FnOnce() -> Result<T, StorageError>,
+    ) -> Result<(T, Vec<LogCopy>), StorageError> {
         let _changing = self.changing.lock();
         self.check_open()?;
         if let Some(damage) = self.damaged.read().values().next() {
@@ -351,8 +355,9 @@ impl LogStore {
         }
         let logs: Vec<_> = self.relations.read().values().cloned().collect();
         let _publishing = self.settings.publishing.lock();
+        let beside = beside()?;
         let copy = |log| LogCopy::new(LogHold::new(log, 0));
-        Ok(logs.into_iter().map(copy).collect())
+        Ok((beside, logs.into_iter().map(copy).collect()))
     }
 
     /// Where each log ends: the offset behind its last durable row.

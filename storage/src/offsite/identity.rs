@@ -19,6 +19,13 @@ pub(super) struct Identity {
     /// As whom this directory has the right to write there; none: it has not written yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// Who of this directory's processes wrote the last moment, and who was to write the next: a copy with a moment of anybody else's was
+    /// written by another directory, be it a copy of this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writers: Vec<String>,
+    /// Whether there is a moment of this directory's.
+    #[serde(default)]
+    pub has_moment: bool,
     /// The moment that it was restored from: its number, and who wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<(u64, String)>,

@@ -1,9 +1,9 @@
 //! What a process knows of the copy that is its own, and how the next moment follows from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::checkpoints::{Known, Sent};
-use super::moment::{LogRecord, Record, Stored, StoredLog};
+use super::moment::{self, LogRecord, Record, Stored, StoredLog};
 use super::pieces::{self, Object, Piece};
 use super::send::Packs;
 use super::shipper::ShipOptions;
@@ -13,6 +13,8 @@ use crate::checkpoint;
 use crate::log::{LogCopy, LogHold};
 use crate::store::Progress;
 
+/// Rows that are sent again at a time, for the room that their objects take.
+const LEFT_BYTES_MAX: u64 = 16 << 20;
 /// A moment that says everything comes when there are others behind the last one for so long.
 const BASE_MS: i64 = 60_000;
 
@@ -55,6 +57,36 @@ impl Copy {
             let log = self.pieces.entry(relation).or_default();
             let at = log.partition_point(|other| other.from < piece.from);
             log.insert(at, piece);
+        }
+    }
+
+    /// Lets go of pieces in objects of which less than half is of use, so that they are sent again and the objects can go: what is written
+    /// seldom would keep what was written beside it.
+    pub(super) fn leave_wasteful(&mut self) {
+        let mut used: BTreeMap<&str, u64> = BTreeMap::new();
+        for piece in self.pieces.values().flatten() {
+            if let Object::Pack(name) = &piece.object {
+                *used.entry(name).or_default() += piece.bytes;
+            }
+        }
+        let mut left: Vec<(u64, String)> = used
+            .into_iter()
+            .filter(|(name, bytes)| {
+                let name = moment::object_name(&Object::Pack((*name).to_owned()));
+                bytes * 2 < self.sweep.bytes_of(&name)
+            })
+            .map(|(name, bytes)| (bytes, name.to_owned()))
+            .collect();
+        // The emptiest first, and no more than is sent quickly.
+        left.sort();
+        let mut bytes = 0;
+        left.retain(|(of_object, _)| {
+            bytes += of_object;
+            bytes <= LEFT_BYTES_MAX
+        });
+        let left: BTreeSet<String> = left.into_iter().map(|(_, name)| name).collect();
+        for log in self.pieces.values_mut() {
+            log.retain(|piece| !matches!(&piece.object, Object::Pack(name) if left.contains(name)));
         }
     }
 

@@ -73,12 +73,19 @@ pub(super) fn plan(span: LogSpan, pieces: &[Piece]) -> Plan {
             },
         };
     }
+    let begins = |of_base: u64| {
+        let of_base = pieces.iter().filter(|piece| piece.base_end == of_base);
+        of_base.map(|piece| piece.from).min()
+    };
     let is_kept = |piece: &&Piece| {
         let is_of_base = piece.base_end == base_end && piece.to <= base_end;
+        // What was restored has the rows of a base as its own, and begins with them. In any other log they would be there twice: beside the
+        // changes that they came of.
+        let is_plain = piece.base_end == 0 || begins(piece.base_end) == Some(first);
         first <= piece.from
             && piece.from < piece.to
             && piece.to <= end
-            && (base_end <= piece.from || is_of_base)
+            && (is_of_base || (base_end <= piece.from && is_plain))
     };
     let mut keep: Vec<Piece> = pieces.iter().filter(is_kept).cloned().collect();
     let mut send = vec![];
@@ -211,6 +218,8 @@ mod unit {
         assert_eq!(plan(span(15, 22, 30), &pieces).send, [(15, 22), (22, 30)]);
         // What was restored has no base, but its rows.
         assert_eq!(plan(span(10, 0, 30), &pieces).send, []);
+        // A log whose base was not written down in time has the changes in front of it.
+        assert_eq!(plan(span(0, 0, 30), &pieces).send, [(0, 20)]);
     }
 
     #[test]

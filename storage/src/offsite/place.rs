@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use object_store::{
     BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
     WriteMultipart,
 };
+use parking_lot::Mutex;
 
 use crate::StorageError;
 use crate::private;
@@ -35,6 +37,8 @@ pub struct Place {
     url: String,
     /// Of a directory, where it is.
     root: Option<PathBuf>,
+    /// Of a directory that has been looked at, which one it is: another one is there when a disk goes away or comes.
+    settled: Arc<Mutex<Option<(u64, u64)>>>,
 }
 
 impl fmt::Debug for Place {
@@ -82,6 +86,14 @@ impl Place {
     /// It is not, and what one looks like.
     pub fn check(url: &str) -> Result<(), String> {
         parse(url).map(|_| ())
+    }
+
+    /// The directory that a URL names; of a bucket none.
+    pub fn directory_of(url: &str) -> Option<PathBuf> {
+        match parse(url) {
+            Ok(Named::Directory(path)) => Some(path),
+            Ok(Named::Bucket { .. }) | Err(_) => None,
+        }
     }
 
     /// The place of a URL. A directory is made; of a bucket nothing is asked yet. The key of a bucket, its region and endpoint are those of
@@ -139,6 +151,7 @@ impl Place {
             prefix: Path::from(prefix),
             url: url.trim_end_matches('/').to_owned(),
             root,
+            settled: Arc::default(),
         })
     }
 
@@ -150,6 +163,7 @@ impl Place {
             prefix: Path::default(),
             url: "memory://x".to_owned(),
             root: None,
+            settled: Arc::default(),
         }
     }
 
@@ -179,8 +193,40 @@ impl Place {
         }
     }
 
+    /// From now on it is written to this directory alone, and not to another one under its name.
+    pub(super) async fn settle(&self) -> Result<(), StorageError> {
+        let found = self.directory().await?;
+        *self.settled.lock() = found;
+        Ok(())
+    }
+
+    /// Which directory it is; a bucket is none.
+    async fn directory(&self) -> Result<Option<(u64, u64)>, StorageError> {
+        let Some(root) = self.root.clone() else {
+            return Ok(None);
+        };
+        let of = root.clone();
+        let found = tokio::task::spawn_blocking(move || std::fs::metadata(root)).await;
+        let found = found.map_err(std::io::Error::other).and_then(|found| found);
+        let found = found.map_err(|e| StorageError::io("look at", &of, e))?;
+        Ok(Some((found.dev(), found.ino())))
+    }
+
+    /// Refuses to write to a directory that has taken the place of the one that was looked at.
+    async fn check_settled(&self) -> Result<(), StorageError> {
+        let settled = *self.settled.lock();
+        match settled.is_none() || self.directory().await? == settled {
+            true => Ok(()),
+            false => Err(StorageError::offsite(
+                &self.url,
+                "there is another directory than before: a disk was mounted or went away",
+            )),
+        }
+    }
+
     /// Makes an object that is not there; false: it is.
     pub(super) async fn create(&self, name: &str, content: Bytes) -> Result<bool, StorageError> {
+        self.check_settled().await?;
         let options = PutOptions::from(PutMode::Create);
         match self.store.put_opts(&self.at(name), content.into(), options).await {
             Ok(_) => self.persist(name).await.map(|()| true),
@@ -191,6 +237,7 @@ impl Place {
 
     /// Writes an object that nobody else writes.
     pub(super) async fn put(&self, name: &str, content: Bytes) -> Result<(), StorageError> {
+        self.check_settled().await?;
         let put = self.store.put(&self.at(name), content.into()).await;
         put.map_err(|error| self.failed(name, &error))?;
         self.persist(name).await
@@ -198,6 +245,7 @@ impl Place {
 
     /// Begins to write an object in parts.
     pub(super) async fn begin(&self, name: &str) -> Result<WriteMultipart, StorageError> {
+        self.check_settled().await?;
         let upload = self.store.put_multipart(&self.at(name)).await;
         let upload = upload.map_err(|error| self.failed(name, &error))?;
         Ok(WriteMultipart::new(upload))

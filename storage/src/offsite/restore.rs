@@ -1,5 +1,6 @@
 //! A data directory out of the last moment of a copy.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -59,6 +60,11 @@ pub async fn restore(place: &Place, data: &Path) -> Result<Restored, StorageErro
         bytes += restore_log(place, &data.join("log").join(relation.to_string()), log).await?;
     }
     for file in &stored.checkpoints {
+        // Names come from the store, and are files of this one folder.
+        if Path::new(&file.name).file_name() != Some(OsStr::new(&file.name)) {
+            let name = moment::moment_name(stored.number);
+            return Err(place.damaged(&name, format!("\"{}\" is no name of a file", file.name)));
+        }
         bytes += restore_file(place, data.join("checkpoints").join(&file.name), file).await?;
     }
     let restored = Restored {
@@ -126,8 +132,8 @@ fn finish(data: &Path, url: String, stored: &Stored) -> Result<(), StorageError>
     stored.catalog.write(data)?;
     let identity = Identity {
         url,
-        owner: None,
         restored: Some((stored.number, stored.writer.clone())),
+        ..Identity::default()
     };
     identity.write(data)?;
     for name in ["log", "checkpoints"] {

@@ -158,7 +158,9 @@ impl Shipper {
             stored => stored?,
         };
         let sweep = Sweep::find(&self.place).await?;
-        let is_ours = |stored: &Stored| identity.owner.as_ref() == Some(&stored.owner);
+        let is_ours = |stored: &Stored| {
+            identity.owner.as_ref() == Some(&stored.owner) && identity.writers.contains(&stored.writer)
+        };
         let is_restored = |stored: &Stored| identity.restored == Some((stored.number, stored.writer.clone()));
         let (owner, stored) = match stored {
             Some(stored) if is_restored(&stored) => (None, stored),
@@ -177,6 +179,11 @@ impl Shipper {
                     url: self.place.url().to_owned(),
                     number: stored.number,
                 });
+            }
+            // A disk that is not mounted looks like an empty directory.
+            None if identity.has_moment && identity.url == self.place.url() && !self.options.take_over => {
+                let url = self.place.url().to_owned();
+                return Err(StorageError::CopyGone { url });
             }
             None => (identity.owner.clone(), only_number(sweep.last_moment())),
         };
@@ -200,6 +207,7 @@ impl Shipper {
             moment_at_ms: stored.at_ms,
             ..Shipped::default()
         };
+        self.place.settle().await?;
         self.copy = Some(Copy {
             owner,
             stored,
@@ -280,8 +288,10 @@ impl Shipper {
     ) -> Result<Step, StorageError> {
         let now_ms = (self.options.clock)();
         // Logs may have moved on behind what the checkpoints have that were there before the start.
-        let must_wait = is_last || (!copy.is_begun && !copy.stored.checkpoints.is_empty());
         let progress = self.parts.progress();
+        // A copy that begins has those that there are: views whose streams have forgotten rows do not come back without them.
+        let has_checkpoints = !copy.stored.checkpoints.is_empty() || !progress.checkpoints.is_empty();
+        let must_wait = is_last || (!copy.is_begun && has_checkpoints);
         self.send_checkpoints(copy, &progress, must_wait).await?;
         if copy.progress.as_ref() == Some(&progress)
             && copy.next.is_none()
@@ -293,7 +303,7 @@ impl Shipper {
             copy.sweep.remove_due(&self.place, now_ms).await?;
             return Ok(Step::Idle);
         }
-        let (clock, parts, leave_out) = (
+        let (clock, parts, left_out) = (
             Arc::clone(&self.options.clock),
             self.parts.clone(),
             leave_out.clone(),
@@ -302,8 +312,8 @@ impl Shipper {
             // What is acknowledged from now on may be in it, what was before is.
             let at_ms = clock();
             let (mut catalog, mut logs) = parts.moment()?;
-            catalog.leave_out(&leave_out);
-            logs.retain(|log| !leave_out.contains(&ObjectId(log.relation())));
+            catalog.leave_out(&left_out);
+            logs.retain(|log| !left_out.contains(&ObjectId(log.relation())));
             Ok((at_ms, catalog, logs))
         })
         .await?;
@@ -315,6 +325,9 @@ impl Shipper {
         let number = copy.stored.number + 1;
         // Of a step that failed.
         copy.forget_moment(number);
+        if copy.is_base_due(now_ms) {
+            copy.leave_wasteful();
+        }
         let waiting = self.send_rows(copy, &logs, is_last).await?;
         let (rows, inline) = waiting.into_moment(number);
         let stored = copy.next_stored(number, at_ms, is_last, (catalog, &logs, inline), &self.options);
@@ -323,18 +336,29 @@ impl Shipper {
             || number - copy.stored.base >= self.options.moments_per_base;
         let record = copy.record(&stored, is_base);
         drop(logs);
-        let content = moment::encode(&record, &rows)
-            .map_err(|error| StorageError::offsite(&moment::moment_name(number), error.to_string()))?;
+        let (record, content) = blocking(move || {
+            let content = moment::encode(&record, &rows)
+                .map_err(|error| StorageError::offsite(&moment::moment_name(number), error.to_string()))?;
+            Ok((record, content))
+        })
+        .await?;
         if !copy.is_begun {
-            self.sign(copy).await?;
+            self.sign(copy, false).await?;
         }
         let (name, bytes) = (moment::moment_name(number), content.len() as u64);
         let made = self.place.create(&name, content).await;
         if !made? {
             self.look(copy, i64::MAX).await?;
             // It was ours: an answer was lost. The next step goes on behind it.
-            return Ok(Step::Made);
+            return match is_last {
+                true => Box::pin(self.step_of(copy, leave_out, is_last)).await,
+                false => Ok(Step::Made),
+            };
         }
+        if !copy.is_begun {
+            self.sign(copy, true).await?;
+        }
+        let has_new_checkpoints = copy.next.is_some();
         copy.sweep.add(name, bytes);
         copy.made(Stored {
             base: record.base,
@@ -356,7 +380,7 @@ impl Shipper {
             (shipped.objects, shipped.bytes) = (objects, all_bytes);
             shipped.sent_bytes += bytes;
             shipped.waiting_bytes = 0;
-            if record.checkpoints.is_some() {
+            if has_new_checkpoints {
                 shipped.checkpoints_at_ms = at_ms;
             }
         }
@@ -460,14 +484,19 @@ impl Shipper {
         Ok(())
     }
 
-    /// Writes down whose copy it is, before the first moment.
-    async fn sign(&self, copy: &Copy) -> Result<(), StorageError> {
+    /// Writes down whose copy it is, before the first moment of this process, and that this is there.
+    async fn sign(&self, copy: &Copy, has_moment: bool) -> Result<(), StorageError> {
         let (data, url, owner) = (self.data.clone(), self.place.url().to_owned(), copy.owner.clone());
+        let last = (!has_moment).then(|| copy.stored.writer.clone());
+        let writers = last.into_iter().filter(|writer| !writer.is_empty());
+        let writers = writers.chain([self.options.writer.clone()]).collect();
         blocking(move || {
             let before = Identity::read(&data)?;
             let identity = Identity {
+                has_moment: has_moment || (before.has_moment && before.url == url),
                 url,
                 owner: Some(owner),
+                writers,
                 ..before.clone()
             };
             match identity == before {

@@ -88,7 +88,7 @@ impl Bed {
             moments_per_base: 5,
             ..ShipOptions::new(
                 format!("owner{}", self.names),
-                format!("writer{}", self.names),
+                format!("{:032x}", self.names),
                 clock,
             )
         }
@@ -457,4 +457,179 @@ async fn moments_are_consistent_while_others_write() {
     }
     stop.store(true, Ordering::Release);
     writer.join().unwrap();
+}
+
+/// A copy of a data directory, and one that was put back to an earlier state, have no right to the copy.
+#[tokio::test]
+async fn a_copied_directory_is_another_one() {
+    let mut bed = Bed::new();
+    let store = open(&bed.at("data"));
+    store.logs().create(1, schema()).unwrap();
+    let mut shipper = bed.shipper(&store);
+    step(&mut shipper).await.unwrap();
+    drop((shipper, store));
+    std::fs::create_dir(bed.at("twin")).unwrap();
+    copy_all(&bed.at("data"), &bed.at("twin"));
+    // As long as neither has written, nobody can tell: the first one that does has it.
+    let store = open(&bed.at("data"));
+    let mut shipper = bed.shipper(&store);
+    store.logs().append(vec![write(1, 1, 3)]).await.unwrap();
+    step(&mut shipper).await.unwrap();
+    let twin = open(&bed.at("twin"));
+    let mut other = bed.shipper(&twin);
+    let refused = other.connect().await.unwrap_err();
+    assert!(matches!(refused, StorageError::NotOurs { .. }), "{refused}");
+    drop((shipper, store));
+    let store = open(&bed.at("data"));
+    let mut shipper = bed.shipper(&store);
+    store.logs().append(vec![write(1, 2, 3)]).await.unwrap();
+    step(&mut shipper).await.unwrap();
+    let (copy, _) = bed.restored("copy").await;
+    assert_eq!(rows(&copy, 1).1, [1, 1, 1, 2, 2, 2]);
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => {
+                std::fs::create_dir(&to).unwrap();
+                copy_all(&entry.path(), &to);
+            }
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+/// A directory that is empty where a copy was, is no place for a new one; and what was written to goes nowhere else meanwhile.
+#[tokio::test]
+async fn a_disk_that_goes_away_is_no_new_place() {
+    let mut bed = Bed::new();
+    let mount = bed.at("mount");
+    let url = format!("file://{}", mount.display());
+    let store = open(&bed.at("data"));
+    store.logs().create(1, schema()).unwrap();
+    let options = bed.options();
+    let mut shipper = Shipper::new(&store, Place::open(&url).unwrap(), options);
+    step(&mut shipper).await.unwrap();
+    let away = bed.at("away");
+    std::fs::rename(&mount, &away).unwrap();
+    std::fs::create_dir(&mount).unwrap();
+    store.logs().append(vec![write(1, 1, 3)]).await.unwrap();
+    let error = step(&mut shipper).await.unwrap_err();
+    assert!(
+        error.to_string().contains("a disk was mounted or went away"),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_dir(&mount).unwrap().count(), 0);
+    drop((shipper, store));
+    let store = open(&bed.at("data"));
+    let options = bed.options();
+    let mut shipper = Shipper::new(&store, Place::open(&url).unwrap(), options);
+    let error = step(&mut shipper).await.unwrap_err();
+    assert!(matches!(error, StorageError::CopyGone { .. }), "{error}");
+    std::fs::remove_dir_all(&mount).unwrap();
+    std::fs::rename(&away, &mount).unwrap();
+    assert_eq!(step(&mut shipper).await.unwrap(), Step::Made);
+    restore(&Place::find(&url).unwrap(), &bed.at("copy"))
+        .await
+        .unwrap();
+    assert_eq!(rows(&open(&bed.at("copy")), 1).1, [1, 1, 1]);
+    // One that is gone for good is made anew where somebody says so.
+    drop((shipper, store));
+    std::fs::remove_dir_all(&mount).unwrap();
+    let store = open(&bed.at("data"));
+    let options = ShipOptions {
+        take_over: true,
+        ..bed.options()
+    };
+    let mut shipper = Shipper::new(&store, Place::open(&url).unwrap(), options);
+    assert_eq!(step(&mut shipper).await.unwrap(), Step::Made);
+}
+
+/// What is written seldom does not keep the objects in which it lies beside what goes soon.
+#[tokio::test]
+async fn objects_of_little_use_go() {
+    let mut bed = Bed::new();
+    let store = open(&bed.at("data"));
+    let options = RelationOptions {
+        retention_bytes: Some(60_000),
+        ..RelationOptions::default()
+    };
+    store.logs().create(1, schema()).unwrap();
+    store.logs().set_options(1, options).unwrap();
+    let mut shipper = bed.shipper(&store);
+    for round in 0..120 {
+        let seldom = 10 + round;
+        store.logs().create(seldom, schema()).unwrap();
+        let mut values = StdRng::seed_from_u64(round);
+        let column: Vec<i64> = (0..60_000).map(|_| values.random()).collect();
+        let batch = RecordBatch::try_new(schema(), vec![Arc::new(Int64Array::from(column))]).unwrap();
+        let large = LogWrite {
+            relation: 1,
+            changes: ChangeBatch::insertions(batch),
+        };
+        store
+            .logs()
+            .append(vec![large, write(seldom, 1, 1)])
+            .await
+            .unwrap();
+        store.logs().maintain(1_000_000 + round as i64, &Forgetful);
+        step(&mut shipper).await.unwrap();
+        bed.now_ms.fetch_add(30_000, Ordering::Relaxed);
+    }
+    until_idle(&mut shipper).await;
+    let shipped = shipper.shipped().lock().clone();
+    assert!(shipped.sent_bytes > 40_000_000, "{shipped:?}");
+    assert!(shipped.bytes < 12_000_000, "{shipped:?}");
+    let (copy, _) = bed.restored("copy").await;
+    for round in 0..120 {
+        assert_eq!(rows(&copy, 10 + round).1, [1]);
+    }
+}
+
+/// What is noted before a write, as sequences note their values, is in each moment that has the write.
+#[test]
+fn what_is_noted_before_a_write_is_there_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    store.logs().create(1, schema()).unwrap();
+    let (parts, is_done) = (store.parts(), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..=300_u64 {
+                store
+                    .catalog()
+                    .put_fact("noted", number.to_string().as_bytes())
+                    .unwrap();
+                store.logs().append(vec![write(1, 1, 1)]).wait().unwrap();
+            }
+            is_done.store(true, Ordering::Release);
+        });
+        // What a moment waits for, others hold.
+        scope.spawn(|| {
+            for relation in 2.. {
+                if is_done.load(Ordering::Acquire) {
+                    return;
+                }
+                store.logs().create(relation, schema()).unwrap();
+                store.logs().remove(relation).unwrap();
+            }
+        });
+        let mut moments = 0;
+        while !is_done.load(Ordering::Acquire) {
+            let (catalog, logs) = parts.moment().unwrap();
+            let noted = catalog.fact("noted");
+            let noted: u64 = noted.map_or(0, |noted| String::from_utf8(noted).unwrap().parse().unwrap());
+            let log = logs.iter().find(|log| log.relation() == 1).unwrap();
+            assert!(
+                log.span().end <= noted,
+                "row {} is there, and {noted} was noted",
+                log.span().end
+            );
+            moments += 1;
+        }
+        assert!(moments > 3, "{moments}");
+    });
 }

@@ -4,10 +4,11 @@
 //! while the object store does not answer, the server goes on, and says how far the copy is behind.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_postgres::error::SqlResult;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::StorageError;
 use millrace_storage::offsite::{Place, ShipOptions, Shipped, Shipper};
 use parking_lot::Mutex;
@@ -98,6 +99,21 @@ impl Said {
     }
 }
 
+/// Refuses a copy in the data directory, and a data directory in the copy.
+fn check_apart(url: &str, data: &Path) -> SqlResult<()> {
+    let Some(directory) = Place::directory_of(url) else {
+        return Ok(());
+    };
+    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
+    match (whole(&directory), whole(data)) {
+        (Ok(copy), Ok(data)) if copy.starts_with(&data) || data.starts_with(&copy) => Err(SqlError::new(
+            SqlState::InvalidParameterValue,
+            format!("log_url cannot be inside of the data directory, nor around it: {url}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 impl Shipping {
     /// How the copy is; `None`: there is to be none.
     fn status(&self, url: &str, now_ms: i64) -> Option<ShippingStatus> {
@@ -144,6 +160,7 @@ impl Database {
         let Some(options) = &self.options.shipping else {
             return Ok(());
         };
+        check_apart(&options.url, self.store.directory())?;
         let place = Place::open(&options.url)?;
         let name = || Uuid::new_v4().simple().to_string();
         let mut ship = ShipOptions::new(name(), name(), Arc::new(now_ms));
