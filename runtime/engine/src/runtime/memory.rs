@@ -129,18 +129,21 @@ impl Engine {
 
     /// Has views rebuilt with more partitions whose parts are too large to come and go.
     pub(crate) fn divide_large(self: &Arc<Self>) {
-        let views: Vec<Arc<ViewInstance>> = {
+        let mut views = vec![];
+        {
             let relations = self.relations.read();
-            let views = relations.values().filter_map(|relation| match relation.as_ref() {
-                Relation::View(view) => Some(view),
-                Relation::Stream(_) | Relation::Table(_) => None,
-            });
-            views.filter(|view| view.take_to_divide()).cloned().collect()
-        };
-        for view in views {
-            if view.failure().is_some() {
-                self.versions.suspend(view.id);
+            for relation in relations.values() {
+                let Relation::View(view) = relation.as_ref() else {
+                    continue;
+                };
+                if view.take_to_divide() {
+                    // Also one that goes on: it may run out of memory before it is rebuilt, which is no failure that readers are to see.
+                    self.versions.suspend(view.id);
+                    views.push(Arc::clone(view));
+                }
             }
+        }
+        for view in views {
             let engine = Arc::clone(self);
             self.machine.io.spawn(async move { engine.divide(&view).await });
         }

@@ -77,8 +77,8 @@ impl Engine {
              its state needs");
             if view.failure().is_some() {
                 self.machine.memory.note_view_failed();
-                self.versions.give_up(view.id);
             }
+            self.versions.give_up(view.id);
             return;
         }
         let Ok(held) = self.quiesce(vec![view.id]).await else {
@@ -90,7 +90,7 @@ impl Engine {
             is_now && self.versions.pipeline_of(view.id).is_some()
         };
         if !views.iter().all(is_same) {
-            if view.failure().is_some() {
+            if view.failure().is_some() || self.view(view.id).is_none() {
                 self.versions.give_up(view.id);
             }
             return;
