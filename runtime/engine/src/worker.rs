@@ -308,10 +308,12 @@ impl Worker {
         }
     }
 
-    /// Time between two cuts of a pipeline, in nanoseconds; 0: as soon as there is input.
-    pub fn set_interval(self: &Arc<Self>, pipeline: PipelineId, interval: u64) {
-        self.local.lock().set_interval(pipeline, interval);
-        self.wake(pipeline, Timer::Cut);
+    /// Time between two cuts of each pipeline, in nanoseconds; 0: as soon as there is input.
+    pub fn set_interval(self: &Arc<Self>, interval: u64) {
+        let pipelines = self.local.lock().set_interval(interval);
+        for pipeline in pipelines {
+            self.wake(pipeline, Timer::Cut);
+        }
     }
 
     fn on(self: &Arc<Self>, event: LocalEvent) {

@@ -98,6 +98,7 @@ impl Workers {
         let worker = Worker::new(id, cpu, transport(id), self.started);
         // Under one lock, so that a view that is installed meanwhile is installed here too.
         let mut workers = self.by_id.write();
+        self.apply_interval(&worker);
         if let Some(other) = workers.values().next() {
             for view in other.views() {
                 worker.install(view);
@@ -319,23 +320,19 @@ impl Workers {
     /// The time between two epochs of a pipeline from now on; `None`: an epoch is cut as soon as there is input.
     pub fn set_batch_interval(&self, interval: Option<Duration>) {
         *self.batch_interval.lock() = interval;
-        let cutters = self.cutters.read().clone();
-        for (pipeline, worker) in cutters {
-            self.apply_interval(pipeline, worker);
+        for worker in self.all() {
+            self.apply_interval(&worker);
         }
     }
 
     /// From now on this worker takes the cuts of a pipeline.
     pub fn set_cutter(&self, pipeline: PipelineId, worker: WorkerId) {
         self.cutters.write().insert(pipeline, worker);
-        self.apply_interval(pipeline, worker);
     }
 
-    fn apply_interval(&self, pipeline: PipelineId, worker: WorkerId) {
+    fn apply_interval(&self, worker: &Arc<Worker>) {
         let interval = self.batch_interval.lock().unwrap_or_default();
-        if let Some(worker) = self.get(worker) {
-            worker.set_interval(pipeline, interval.as_nanos() as u64);
-        }
+        worker.set_interval(interval.as_nanos() as u64);
     }
 
     /// Tells the cutter of a pipeline that input waits.

@@ -48,6 +48,8 @@ pub trait Tasks {
 #[derive(Debug)]
 pub struct LocalScheduler {
     me: WorkerId,
+    /// Nanoseconds between two cuts; see [`LocalScheduler::set_interval`].
+    interval: u64,
     pipelines: HashMap<PipelineId, Pipeline>,
     /// Messages of peers that heard of a launch before this worker.
     early: Vec<ToPeer>,
@@ -61,6 +63,7 @@ impl LocalScheduler {
     pub fn new(me: WorkerId) -> Self {
         LocalScheduler {
             me,
+            interval: 0,
             pipelines: HashMap::new(),
             early: vec![],
             early_commands: vec![],
@@ -68,15 +71,20 @@ impl LocalScheduler {
         }
     }
 
-    /// Sets the time between two cuts of a pipeline whose cutter is here, in nanoseconds; 0: as soon as there is input.
-    /// Back-fills do not wait.
-    pub fn set_interval(&mut self, pipeline: PipelineId, interval: u64) {
-        if let Some(pipeline) = self.pipelines.get_mut(&pipeline)
-            && !pipeline.plan.template.is_job
-            && let Some(cutter) = &mut pipeline.cutter
-        {
-            cutter.set_interval(interval);
+    /// Sets the time between two cuts of the pipelines whose cutters are here now or later, in nanoseconds; 0: as soon as there is input.
+    /// Back-fills do not wait. Returns those that are here, which are to look whether a cut is due.
+    pub fn set_interval(&mut self, interval: u64) -> Vec<PipelineId> {
+        self.interval = interval;
+        let mut set = vec![];
+        for (id, pipeline) in &mut self.pipelines {
+            if !pipeline.plan.template.is_job
+                && let Some(cutter) = &mut pipeline.cutter
+            {
+                cutter.set_interval(interval);
+                set.push(*id);
+            }
         }
+        set
     }
 
     /// Whether nothing is in flight or remembered of any epoch.
@@ -405,8 +413,7 @@ impl LocalScheduler {
             let tasks = old.copies.keys().copied().collect();
             work.actions.push(LocalAction::DropCopies { pipeline: id, tasks });
         }
-        let interval = old.as_ref().and_then(|old| old.cutter.as_ref());
-        let interval = interval.map_or(0, |cutter| cutter.interval);
+        let interval = if template.is_job { 0 } else { self.interval };
         let goes_on = template.replay.is_some();
         work.actions.push(LocalAction::KeepOwn(Arc::clone(&template)));
         let mut pipeline = Pipeline::new(template, self.me, interval);

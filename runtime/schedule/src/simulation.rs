@@ -96,10 +96,6 @@ enum Delivery {
         pipeline: PipelineId,
         timer: Timer,
     },
-    Interval {
-        worker: WorkerId,
-        pipeline: PipelineId,
-    },
     Input(PipelineId),
 }
 
@@ -238,8 +234,10 @@ impl Simulation {
     }
 
     pub fn add_worker(&mut self, worker: WorkerId) {
+        let mut local = LocalScheduler::new(worker);
+        local.set_interval(self.interval_ns);
         let simulated = SimulatedWorker {
-            local: LocalScheduler::new(worker),
+            local,
             slots: Slots::new(self.setup.cores),
             free_at: 0,
             busy_ns: 0,
@@ -373,9 +371,12 @@ impl Simulation {
         self.central.pipelines = pipelines;
     }
 
-    /// Time between two cuts of pipelines that are opened from now on.
+    /// Time between two cuts of the pipelines.
     pub fn set_interval(&mut self, interval_ns: u64) {
         self.interval_ns = interval_ns;
+        for worker in self.workers.values_mut() {
+            worker.local.set_interval(interval_ns);
+        }
     }
 
     /// Lets exchanges fill only the first partitions: the other reduces have nothing to do.
@@ -459,13 +460,6 @@ impl Simulation {
                 pipeline,
                 timer,
             } => self.local(worker, LocalEvent::Wake { pipeline, timer }),
-            Delivery::Interval { worker, pipeline } => {
-                if let Some(simulated) = self.workers.get_mut(&worker) {
-                    simulated.local.set_interval(pipeline, self.interval_ns);
-                }
-                let timer = Timer::Cut;
-                self.local(worker, LocalEvent::Wake { pipeline, timer });
-            }
             Delivery::Input(pipeline) => {
                 if let Some(cutter) = self.cutters.get(&pipeline).copied() {
                     self.local(cutter, LocalEvent::InputArrived { pipeline });

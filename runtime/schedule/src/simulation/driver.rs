@@ -105,11 +105,6 @@ impl Simulation {
                 Command::Commit { pipeline, epoch } => self.commit(pipeline, epoch),
                 Command::CutterIs { pipeline, worker } => {
                     self.cutters.insert(pipeline, worker);
-                    if self.interval_ns > 0 {
-                        // Behind its template.
-                        let at = self.driver_free_at + self.setup.costs.message_ns.1;
-                        self.deliver(at, Delivery::Interval { worker, pipeline });
-                    }
                 }
                 Command::Joined { into, from } => {
                     let views = self.views.remove(&from).unwrap_or_default();
