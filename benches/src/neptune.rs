@@ -1,10 +1,12 @@
 //! Streams first: what batch queries that take every core do to streams, and what they lose by it (Neptune, section 5).
 //!
-//! [`simulated`] is a cluster; [`pauses`] looks at single pauses, of each query of TPC-H and of plain threads; [`beside`] at a view of a server.
+//! [`simulated`] is a cluster; [`pauses`] looks at single pauses, of each query of TPC-H and of plain threads; [`beside`] at a view of a server, and [`targets`]
+//! at one that says how fresh it is to be.
 
 pub mod beside;
 pub mod pauses;
 pub mod simulated;
+pub mod targets;
 pub mod threads;
 mod work;
 

@@ -72,6 +72,8 @@ pub struct StageGraph {
     /// How much may be in flight behind a stage with a [`Stage::faucet`].
     pub flow: FlowLimits,
     pub priority: Priority,
+    /// How old what readers see may be, in microseconds; none: as the server's setting says.
+    pub freshness_us: Option<u64>,
     pub on_error: OnError,
     /// Whether the rows on which an expression fails are kept.
     pub keeps_errors: bool,

@@ -53,6 +53,8 @@ pub struct ViewOptions {
     /// Whether cyclic joins are joined all at once, where that can be.
     pub generic_joins: bool,
     pub priority: Priority,
+    /// See [`StageGraph::freshness_us`].
+    pub freshness_us: Option<u64>,
     pub on_error: OnError,
     /// Whether the rows on which an expression fails are kept.
     pub keeps_errors: bool,
@@ -81,6 +83,7 @@ impl ViewOptions {
             flow: FlowLimits::of_cores(partitions),
             generic_joins: true,
             priority: Priority::default(),
+            freshness_us: None,
             on_error: OnError::default(),
             keeps_errors: false,
         }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_engine::Runtime;
+use millrace_engine::{CutTimes, Runtime};
 use millrace_schedule::group_size::GroupSize;
 use millrace_schedule::id::WorkerId;
 
@@ -148,7 +148,11 @@ async fn bed(workers: usize, group: u64) -> Result<Yahoo, BenchError> {
         .run("ALTER SYSTEM SET pipeline_spread = 'all'")
         .await?;
     bed.host.runtime.set_group_size(GroupSize::Fixed(group));
-    bed.host.runtime.set_batch_interval(Some(INTERVAL));
+    let cuts = CutTimes {
+        interval: Some(INTERVAL),
+        ..CutTimes::default()
+    };
+    bed.host.runtime.set_cut_times(cuts);
     Ok(bed)
 }
 

@@ -261,7 +261,7 @@ pub async fn paced_in(
             tokio::spawn(async move {
                 let written = async {
                     let token = ysb::append(&runtime, stream, batch).await?;
-                    runtime.wait_for(&token).await.map_err(BenchError::engine)
+                    runtime.until_visible(&token).await.map_err(BenchError::engine)
                 };
                 match written.await {
                     Ok(()) => {

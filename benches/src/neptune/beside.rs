@@ -15,12 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use millrace_engine::CutTimes;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_schedule::cpu::queue::Patience;
 use parking_lot::Mutex;
 
-use super::Scale;
 use super::work::{BatchWork, CLIENTS, joins, tpch, training};
+use super::{Scale, targets};
 use crate::bed::Place;
 use crate::client::Client;
 use crate::drizzle::typed::{Seen, paced};
@@ -50,8 +51,8 @@ const QUANTILES: [f64; 7] = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 const MEMORY_TICK: Duration = Duration::from_millis(50);
 
 /// What came of a stream and batch work side by side.
-struct Outcome {
-    latencies_ms: Vec<f64>,
+pub(super) struct Outcome {
+    pub latencies_ms: Vec<f64>,
     /// The 99th percentile of each second's events, in milliseconds.
     p99_of_seconds: Vec<f64>,
     /// Which statement ended, and the seconds that it took.
@@ -60,14 +61,14 @@ struct Outcome {
     under_way: Vec<(usize, f64)>,
     /// Those that there was no memory for.
     refused: u64,
-    seconds: f64,
+    pub seconds: f64,
     memory_peak: u64,
 }
 
 impl Outcome {
     /// Seconds of work done in a second, with what each statement takes when there is nothing else. Of a statement that has not
     /// ended, as much counts as of those that have was done in that time, and never all.
-    fn work(&self, seconds_alone: &[f64]) -> f64 {
+    pub fn work(&self, seconds_alone: &[f64]) -> f64 {
         let ended: f64 = self.done.iter().map(|(query, _)| seconds_alone[*query]).sum();
         let took: f64 = self.done.iter().map(|(_, seconds)| seconds).sum();
         let pace = if took > 0.0 { ended / took } else { 1.0 };
@@ -85,7 +86,10 @@ impl Outcome {
 /// A server fails, or a view is wrong.
 pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
     let events = TypedEvents::new(scale.batch_events);
-    if [POLICIES, EVEN, DEMAND].iter().any(|name| run.wants(name)) {
+    if [POLICIES, EVEN, DEMAND, targets::NAME]
+        .iter()
+        .any(|name| run.wants(name))
+    {
         let directory = Place::Disk.directory()?;
         let work = tpch(directory.path(), scale)?;
         let seconds_alone = alone(&work, scale).await?;
@@ -105,6 +109,9 @@ pub async fn run(run: &mut Run, scale: &Scale) -> Result<(), BenchError> {
             );
             let streams = Streams::new(EVEN, "even", what).every(EVEN_INTERVAL);
             policies(run, streams, &work, &events, &seconds_alone, scale).await?;
+        }
+        if run.begins(targets::NAME) {
+            targets::run(run, &work, &events, &seconds_alone, scale).await?;
         }
         if run.begins(DEMAND) {
             demand(run, &work, &events, &seconds_alone, scale).await?;
@@ -251,7 +258,11 @@ impl Streams {
         cores: Option<usize>,
     ) -> Result<Yahoo, BenchError> {
         let bed = bed(policy, work, has_work, cores).await?;
-        bed.host.runtime.set_batch_interval(self.interval);
+        let cuts = CutTimes {
+            interval: self.interval,
+            ..CutTimes::default()
+        };
+        bed.host.runtime.set_cut_times(cuts);
         Ok(bed)
     }
 }
@@ -459,7 +470,7 @@ async fn pressure(run: &mut Run, events: &TypedEvents, scale: &Scale) -> Result<
 }
 
 /// A server with the stream and its view, and with what the work needs if it is done there.
-async fn bed(
+pub(super) async fn bed(
     policy: SchedulerPolicy,
     work: &BatchWork,
     has_work: bool,
@@ -481,7 +492,7 @@ async fn bed(
 }
 
 /// Events at a rate (none at 0) for a while, and queries on a server if one is given.
-async fn together(
+pub(super) async fn together(
     streams: &Yahoo,
     events: &TypedEvents,
     rate: f64,

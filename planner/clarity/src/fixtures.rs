@@ -1,5 +1,7 @@
 //! Profiles for the tests of this module, put together by hand so that every expected number can be worked out on paper.
 
+use super::forecast::interval::{Certainty, Interval};
+use super::forecast::view::{PlannedInput, StageForecast, ViewForecast};
 use super::profile::{
     Blocked, Device, Kind, Machine, Monotask, Nanoseconds, OperatorProfile, Parallelism, Profile, Resource,
     StageProfile, TaskProfile, Usage,
@@ -158,5 +160,39 @@ fn operator(name: &str, depth: usize, rows: u64, cpu: Nanoseconds) -> OperatorPr
         rows: Some(rows),
         bytes: rows * 32,
         cpu,
+    }
+}
+
+/// What is forecast of an aggregate over flights.
+pub fn view_forecast() -> ViewForecast {
+    let stage = |name: &str, rows_in, cpu, row_cost| StageForecast {
+        name: name.to_owned(),
+        rows_in,
+        cpu,
+        row_cost,
+    };
+    ViewForecast {
+        inputs: vec![PlannedInput {
+            name: "flights".to_owned(),
+            rows: 600_000,
+            rows_per_second: 19_175.2,
+        }],
+        stages: vec![
+            stage("PartialAggregate, Source: flights", 600_000.0, 60_000_000, 212.0),
+            stage("Aggregate", 14_000.0, 4_000_000, 1_310.0),
+        ],
+        time: Interval {
+            expected: 41_000_000,
+            low: 30_000_000,
+            high: 62_000_000,
+        },
+        cpu: 0.03,
+        cpu_high: 0.05,
+        cpu_free: 0.95,
+        rows_per_second_max: Some(620_173.0),
+        certainty: Certainty::Medium,
+        views: 3,
+        verdict: "it will keep up".to_owned(),
+        freshness: None,
     }
 }

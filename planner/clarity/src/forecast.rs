@@ -8,6 +8,7 @@
 
 pub mod calibration;
 pub mod cardinality;
+pub mod freshness;
 pub mod interval;
 pub mod query;
 mod samples;

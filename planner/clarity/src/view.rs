@@ -53,6 +53,9 @@ pub struct ViewProfile {
     /// Bytes of its state that are on disk because memory is short, which are not in `state_bytes`.
     #[serde(default)]
     pub on_disk_bytes: u64,
+    /// How old what readers see may be; `None`: it is to be as fresh as can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freshness_target: Option<Nanoseconds>,
     /// `None`: the log was not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogUse>,
@@ -103,6 +106,9 @@ pub struct ViewAnalysis {
     pub coordination_share: f64,
     /// From input waiting for its epoch to the end of it; `None`: no epoch had rows.
     pub freshness: Option<Freshness>,
+    /// The share of the epochs with rows that kept its target. `None`: it has none, or no epoch had rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freshness_met: Option<f64>,
     /// Shares of all cores that the view's tasks and its pipeline's took.
     pub view_cpu: f64,
     pub pipeline_cpu: f64,
@@ -176,6 +182,7 @@ pub fn analyse_view(profile: &ViewProfile, asked: Option<Scenario>) -> ViewAnaly
         epochs_per_second: profile.epochs as f64 / seconds,
         coordination_share: if total > 0.0 { coordination / total } else { 0.0 },
         freshness: freshness(&profile.samples),
+        freshness_met: (profile.freshness_target).and_then(|target| met(&profile.samples, target)),
         view_cpu: view_busy as f64 / all_cores,
         pipeline_cpu: profile.pipeline_busy as f64 / all_cores,
         outside_cpu: profile.outside as f64 / all_cores,
@@ -233,6 +240,14 @@ fn analyse_stage(stage: &ViewStage, watched: Nanoseconds, all_cores: f64) -> Vie
         busiest: busiest.0,
         busiest_share: busiest.1 as f64 / watched.max(1) as f64,
     }
+}
+
+/// The share of epochs whose input was not older at their end.
+fn met(samples: &[EpochSample], target: Nanoseconds) -> Option<f64> {
+    let within = samples
+        .iter()
+        .filter(|sample| sample.waited + sample.elapsed <= target);
+    (!samples.is_empty()).then(|| within.count() as f64 / samples.len() as f64)
 }
 
 fn freshness(samples: &[EpochSample]) -> Option<Freshness> {

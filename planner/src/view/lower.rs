@@ -61,6 +61,7 @@ pub(super) fn lower(state: &SessionState, plan: &LogicalPlan, options: ViewOptio
         partitions: options.partitions,
         flow: options.flow,
         priority: options.priority,
+        freshness_us: options.freshness_us,
         on_error: options.on_error,
         keeps_errors: options.keeps_errors,
     })

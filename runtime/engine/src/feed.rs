@@ -72,6 +72,8 @@ struct Write {
     sequence: u64,
     parts: Vec<Part>,
     is_durable: bool,
+    /// Since when, in the runtime's nanoseconds; none: it was written before a restart, or is fed by a back-fill.
+    durable_at: Option<u64>,
     /// An epoch that was committed before a restart: it is cut by itself, and, where that is known, at the time at which it
     /// was.
     replayed_at: Option<i64>,
@@ -173,6 +175,8 @@ pub struct Taken {
     pub is_again: bool,
     /// Durable writes were left for the next epoch.
     pub more: bool,
+    /// Since when the oldest of its rows were durable, in the runtime's nanoseconds, where that is known.
+    pub oldest_at: Option<u64>,
 }
 
 impl Feeds {
@@ -246,6 +250,7 @@ impl Feeds {
             sequence,
             parts,
             is_durable: false,
+            durable_at: None,
             replayed_at: None,
         });
         sequence
@@ -271,14 +276,20 @@ impl Feeds {
         self.queues.get_mut(&pipeline)?.writes.back_mut()
     }
 
-    /// The write is durable; its parts end at these offsets. Returns the pipeline in whose queue it is now.
-    pub fn acknowledge(&mut self, relation: RelationId, sequence: u64, ends: &[u64]) -> Option<PipelineId> {
+    /// The write is durable at this time; its parts end at these offsets. Returns the pipeline in whose queue it is now.
+    pub fn acknowledge(
+        &mut self,
+        relation: RelationId,
+        sequence: u64,
+        ends: &[u64],
+        at: u64,
+    ) -> Option<PipelineId> {
         let pipeline = self.pipeline_of(relation)?;
         let write = self.find(pipeline, sequence)?;
         for (part, end) in write.parts.iter_mut().zip(ends) {
             part.end = *end;
         }
-        write.is_durable = true;
+        (write.is_durable, write.durable_at) = (true, Some(at));
         Some(pipeline)
     }
 
@@ -302,6 +313,12 @@ impl Feeds {
     /// Writes that wait.
     pub fn len(&self, pipeline: PipelineId) -> usize {
         self.size(pipeline).writes
+    }
+
+    /// Whether a whole cut waits: no epoch takes more.
+    pub fn has_whole_cut(&self, pipeline: PipelineId, bytes_max: usize) -> bool {
+        let size = self.size(pipeline);
+        size.rows >= CUT_ROWS_MAX || size.bytes >= bytes_max
     }
 
     /// All that waits, durable or not.
@@ -403,6 +420,10 @@ impl Feeds {
             }
             is_first = false;
             replayed_at = write.replayed_at;
+            taken.oldest_at = match (taken.oldest_at, write.durable_at) {
+                (Some(known), Some(at)) => Some(known.min(at)),
+                (known, at) => known.or(at),
+            };
             for part in queue.pop().into_iter().flat_map(|write| write.parts) {
                 rows += part.changes.num_rows();
                 bytes += part.charge.bytes();

@@ -61,3 +61,4 @@ pub use runtime::{
 };
 pub use snapshot::{Found, Snapshot, scanned_rows};
 pub use worker::{ActivityCounts, Filled, ViewSpec};
+pub use workers::CutTimes;

@@ -52,7 +52,7 @@ use crate::checkpoint::encode::Slices;
 use crate::clock::{Clock, SystemClock};
 use crate::cluster::Cluster;
 use crate::error::{Result, RuntimeError};
-use crate::feed::{FeedLimits, Taken};
+use crate::feed::{CUT_ROWS_MAX, FeedLimits, Taken};
 use crate::machine::Machine;
 use crate::query::{QUERY_PARTITION_ROWS, Queries};
 use crate::relation::Relation;
@@ -61,7 +61,7 @@ use crate::timers::Timers;
 use crate::versions::Versions;
 use crate::worker::flow::FlowStatus;
 use crate::worker::{ActivityCounts, Filled};
-use crate::workers::Workers;
+use crate::workers::{CutTimes, Workers};
 
 /// How the runtime is laid out.
 #[derive(Debug, Clone)]
@@ -74,8 +74,8 @@ pub struct RuntimeOptions {
     pub clock: Arc<dyn Clock>,
     /// How many epochs a group has.
     pub group_size: GroupSize,
-    /// The time between two epochs of a pipeline; `None`: an epoch is cut as soon as there is input.
-    pub batch_interval: Option<Duration>,
+    /// When epochs are cut.
+    pub cuts: CutTimes,
     /// When the state of views is put into the checkpoint store, for when a worker is lost.
     pub checkpoints: CheckpointPolicy,
     /// Where checkpoints are that outlive the process, if there are any, and how often there is one (`None`: only when asked
@@ -111,7 +111,7 @@ impl RuntimeOptions {
             workers: 1,
             clock: Arc::new(SystemClock),
             group_size: GroupSize::default(),
-            batch_interval: None,
+            cuts: CutTimes::default(),
             checkpoints: CheckpointPolicy::default(),
             durable: None,
             checkpoint_interval: None,
@@ -158,6 +158,8 @@ pub struct ViewStatus {
     pub filled: Option<Filled>,
     /// What stages that may multiply rows emitted in batches.
     pub flows: Vec<FlowStatus>,
+    /// How old what readers see may be, by the view or by the server's setting; none: it is to be as fresh as can be.
+    pub freshness_target: Option<Duration>,
 }
 
 /// See the module. Clones share the runtime.
@@ -195,7 +197,7 @@ impl Runtime {
         let device = Arc::downgrade(machine.data());
         logs.set_device(device);
         let policy = (options.policy, options.patience);
-        let workers = Workers::new(&machine, options.running.clone(), policy, options.batch_interval);
+        let workers = Workers::new(&machine, options.running.clone(), policy, options.cuts);
         let queries = Queries::start(&machine, &workers, options.query_partition_rows)?;
         let checkpoints = Checkpointing::new(options.durable.clone(), options.checkpoint_interval);
         let engine = Arc::new(Engine {
@@ -274,9 +276,9 @@ impl Runtime {
         self.engine.post(Event::Spread(spread));
     }
 
-    /// The time between two epochs of a pipeline from now on; `None`: an epoch is cut as soon as there is input.
-    pub fn set_batch_interval(&self, interval: Option<Duration>) {
-        self.engine.workers.set_batch_interval(interval);
+    /// When epochs are cut from now on.
+    pub fn set_cut_times(&self, cuts: CutTimes) {
+        self.engine.workers.set_cut_times(cuts);
     }
 
     /// One committed epoch of these relations, at which the writes of `after` are visible.
@@ -284,6 +286,16 @@ impl Runtime {
     /// # Errors
     /// A relation is not known, or the runtime is shutting down.
     pub async fn snapshot(&self, relations: &[RelationId], after: Option<&WriteToken>) -> Result<Snapshot> {
+        self.snapshot_when(relations, after, true).await
+    }
+
+    /// `hurries`: what it waits for does not wait for company.
+    async fn snapshot_when(
+        &self,
+        relations: &[RelationId],
+        after: Option<&WriteToken>,
+        hurries: bool,
+    ) -> Result<Snapshot> {
         let nothing = BTreeMap::new();
         let after = after.map_or(&nothing, |token| &token.ends);
         let mut progress = self.engine.versions.progress();
@@ -322,11 +334,37 @@ impl Runtime {
                 }
                 continue;
             }
+            if hurries {
+                self.engine.hurry(relations);
+            }
             progress
                 .changed()
                 .await
                 .map_err(|_| RuntimeError::SHUTTING_DOWN)?;
         }
+    }
+
+    /// What a read of these relations has to contain: all that was acknowledged so far, to whomever. Where it reads views that all have a
+    /// target for their freshness, and no source of theirs, only what the reader wrote: `own`.
+    pub fn to_be_read(&self, relations: &[RelationId], own: &WriteToken) -> WriteToken {
+        let mut all = self.acknowledged();
+        let default = self.engine.workers.cut_times().freshness;
+        let mut has_views = false;
+        for id in relations {
+            if let Ok(relation) = self.engine.relation(*id)
+                && let Relation::View(view) = relation.as_ref()
+            {
+                has_views = true;
+                if view.freshness_target(default).is_none() {
+                    return all;
+                }
+            }
+        }
+        if has_views {
+            all.ends.retain(|id, _| relations.contains(id));
+            all.merge(own);
+        }
+        all
     }
 
     /// All that was acknowledged so far, to whomever: a read after it sees what anyone was told is written.
@@ -339,6 +377,39 @@ impl Runtime {
     /// # Errors
     /// The runtime is shutting down.
     pub async fn wait_for(&self, written: &WriteToken) -> Result<()> {
+        self.contained(written, true).await
+    }
+
+    /// The same, when its time has come: no epoch is cut for it.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn until_visible(&self, written: &WriteToken) -> Result<()> {
+        self.contained(written, false).await
+    }
+
+    /// For who writes on and on: waits until the views are not behind, which have this or let it wait for company, with less than half of
+    /// what an epoch takes.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn keep_up(&self, written: &WriteToken) -> Result<()> {
+        let bytes_max = self.engine.machine.memory.cut_bytes_max();
+        let waits_for_company = written.ends.keys().all(|relation| {
+            let Some(pipeline) = self.engine.versions.pipeline_of(*relation) else {
+                return true;
+            };
+            let size = self.engine.writes.feeds.lock().size(pipeline);
+            let is_little = size.rows < CUT_ROWS_MAX / 2 && size.bytes < bytes_max / 2;
+            is_little && self.engine.workers.is_paced(pipeline)
+        });
+        match waits_for_company {
+            true => Ok(()),
+            false => self.wait_for(written).await,
+        }
+    }
+
+    async fn contained(&self, written: &WriteToken, hurries: bool) -> Result<()> {
         let known: Vec<RelationId> = {
             let relations = self.engine.relations.read();
             written
@@ -348,7 +419,9 @@ impl Runtime {
                 .copied()
                 .collect()
         };
-        self.snapshot(&known, Some(written)).await.map(|_| ())
+        self.snapshot_when(&known, Some(written), hurries)
+            .await
+            .map(|_| ())
     }
 
     /// Waits until no view is being filled again.
@@ -421,6 +494,7 @@ impl Runtime {
             .iter()
             .map(|(id, relation)| (*id, Arc::clone(relation)))
             .collect();
+        let default = self.engine.workers.cut_times().freshness;
         relations
             .values()
             .filter_map(|relation| match relation.as_ref() {
@@ -437,6 +511,7 @@ impl Runtime {
                     flows: view.flow_statuses(),
                     activity: view.activity_counts(),
                     filled: view.filled().cloned(),
+                    freshness_target: view.freshness_target(default),
                 }),
                 _ => None,
             })

@@ -30,7 +30,7 @@ use millrace_resource::error::ResourceError;
 
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::id::{Part, PipelineId, TaskId, WorkerId};
-use millrace_schedule::local::{LocalAction, LocalEvent, LocalScheduler, Tasks, Timer};
+use millrace_schedule::local::{LocalAction, LocalEvent, LocalScheduler, TakenCut, Tasks, Timer};
 use millrace_schedule::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use millrace_storage::ChangeBatch;
 use parking_lot::{Mutex, RwLock};
@@ -54,6 +54,8 @@ pub struct EpochCut {
     /// More input waits.
     pub more: bool,
     pub is_checkpoint: bool,
+    /// For how long the oldest of its rows has been durable, in nanoseconds.
+    pub waited_ns: u64,
 }
 
 /// How a worker reaches the rest of the system.
@@ -274,6 +276,16 @@ impl Worker {
         self.on(LocalEvent::InputArrived { pipeline });
     }
 
+    /// Whether the input of a pipeline waits for company; this worker is the cutter.
+    pub fn is_paced(&self, pipeline: PipelineId) -> bool {
+        self.local.lock().is_paced(pipeline)
+    }
+
+    /// Somebody waits for what there is; this worker is the cutter.
+    pub fn hurry(self: &Arc<Self>, pipeline: PipelineId) {
+        self.on(LocalEvent::Hurry { pipeline });
+    }
+
     /// The time of [`Transport::wake_at`] has come.
     pub fn wake(self: &Arc<Self>, pipeline: PipelineId, timer: Timer) {
         self.on(LocalEvent::Wake { pipeline, timer });
@@ -308,9 +320,10 @@ impl Worker {
         }
     }
 
-    /// Time between two cuts of each pipeline, in nanoseconds; 0: as soon as there is input.
-    pub fn set_interval(self: &Arc<Self>, interval: u64) {
-        let pipelines = self.local.lock().set_interval(interval);
+    /// Time between two cuts of each pipeline, and the target for the freshness of views without one, in nanoseconds; 0: as soon as there is
+    /// input.
+    pub fn set_times(self: &Arc<Self>, interval: u64, freshness: u64) {
+        let pipelines = self.local.lock().set_times(interval, freshness);
         for pipeline in pipelines {
             self.wake(pipeline, Timer::Cut);
         }
@@ -519,6 +532,7 @@ impl Worker {
             time,
             more,
             is_checkpoint,
+            waited_ns,
         } = match self.transport.cut(request) {
             CutAnswer::Taken(cut) => cut,
             CutAnswer::New => {
@@ -546,11 +560,14 @@ impl Worker {
         self.on(LocalEvent::CutTaken {
             pipeline,
             version,
-            epoch,
-            time,
-            rows,
-            more,
-            is_checkpoint,
+            cut: TakenCut {
+                epoch,
+                time,
+                rows,
+                more,
+                is_checkpoint,
+                waited_ns,
+            },
         });
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct Workers {
     running: Option<Arc<Running>>,
     started: Instant,
     policy: Mutex<(SchedulerPolicy, Patience)>,
-    batch_interval: Mutex<Option<Duration>>,
+    cuts: Mutex<CutTimes>,
     by_id: RwLock<BTreeMap<WorkerId, Arc<Worker>>>,
     /// The worker that takes a pipeline's cuts.
     cutters: RwLock<HashMap<PipelineId, WorkerId>>,
@@ -39,20 +39,29 @@ pub(crate) struct Workers {
     membership: Mutex<()>,
 }
 
+/// When the epochs of pipelines are cut.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CutTimes {
+    /// The time between two cuts of a pipeline; none: as soon as there is input.
+    pub interval: Option<Duration>,
+    /// How old what readers see may be of views that do not say it; none: as fresh as can be.
+    pub freshness: Option<Duration>,
+}
+
 impl Workers {
     /// None yet.
     pub fn new(
         machine: &Arc<Machine>,
         running: Option<Arc<Running>>,
         policy: (SchedulerPolicy, Patience),
-        batch_interval: Option<Duration>,
+        cuts: CutTimes,
     ) -> Arc<Workers> {
         Arc::new(Workers {
             machine: Arc::clone(machine),
             running,
             started: Instant::now(),
             policy: Mutex::new(policy),
-            batch_interval: Mutex::new(batch_interval),
+            cuts: Mutex::new(cuts),
             by_id: RwLock::default(),
             cutters: RwLock::default(),
             next: AtomicU32::new(0),
@@ -98,7 +107,7 @@ impl Workers {
         let worker = Worker::new(id, cpu, transport(id), self.started);
         // Under one lock, so that a view that is installed meanwhile is installed here too.
         let mut workers = self.by_id.write();
-        self.apply_interval(&worker);
+        self.apply_cut_times(&worker);
         if let Some(other) = workers.values().next() {
             for view in other.views() {
                 worker.install(view);
@@ -317,12 +326,16 @@ impl Workers {
         *self.policy.lock()
     }
 
-    /// The time between two epochs of a pipeline from now on; `None`: an epoch is cut as soon as there is input.
-    pub fn set_batch_interval(&self, interval: Option<Duration>) {
-        *self.batch_interval.lock() = interval;
+    /// When epochs are cut from now on.
+    pub fn set_cut_times(&self, cuts: CutTimes) {
+        *self.cuts.lock() = cuts;
         for worker in self.all() {
-            self.apply_interval(&worker);
+            self.apply_cut_times(&worker);
         }
+    }
+
+    pub fn cut_times(&self) -> CutTimes {
+        *self.cuts.lock()
     }
 
     /// From now on this worker takes the cuts of a pipeline.
@@ -330,9 +343,30 @@ impl Workers {
         self.cutters.write().insert(pipeline, worker);
     }
 
-    fn apply_interval(&self, worker: &Arc<Worker>) {
-        let interval = self.batch_interval.lock().unwrap_or_default();
-        worker.set_interval(interval.as_nanos() as u64);
+    fn apply_cut_times(&self, worker: &Arc<Worker>) {
+        let cuts = self.cut_times();
+        let nanoseconds = |time: Option<Duration>| time.unwrap_or_default().as_nanos() as u64;
+        worker.set_times(nanoseconds(cuts.interval), nanoseconds(cuts.freshness));
+    }
+
+    /// Whether the input of a pipeline waits for company.
+    pub fn is_paced(&self, pipeline: PipelineId) -> bool {
+        let cutter = self.cutters.read().get(&pipeline).copied();
+        let worker = cutter.and_then(|cutter| self.get(cutter));
+        worker.is_some_and(|worker| worker.is_paced(pipeline))
+    }
+
+    /// Somebody waits for the input of a pipeline: it does not wait for company.
+    pub fn hurry(&self, pipeline: PipelineId) {
+        let cutter = self.cutters.read().get(&pipeline).copied();
+        if let Some(worker) = cutter.and_then(|cutter| self.get(cutter)) {
+            worker.hurry(pipeline);
+        }
+    }
+
+    /// Nanoseconds since the start.
+    pub fn now(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
     }
 
     /// Tells the cutter of a pipeline that input waits.

@@ -12,6 +12,7 @@ mod cutter;
 mod event;
 mod flow;
 mod gathered;
+mod pace;
 mod pipeline;
 mod recovery;
 mod straggler;
@@ -25,7 +26,7 @@ use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
 use super::template::Template;
 use crate::cpu::CHUNK_ROWS;
 use crate::id::{Part, PipelineId, TaskId, WorkerId};
-pub use event::{LocalAction, LocalEvent, ReadyTask, Timer};
+pub use event::{LocalAction, LocalEvent, ReadyTask, TakenCut, Timer};
 use pipeline::Pipeline;
 pub use straggler::{STRAGGLER_FACTOR, STRAGGLER_NS_MIN};
 
@@ -48,8 +49,9 @@ pub trait Tasks {
 #[derive(Debug)]
 pub struct LocalScheduler {
     me: WorkerId,
-    /// Nanoseconds between two cuts; see [`LocalScheduler::set_interval`].
+    /// See [`LocalScheduler::set_times`].
     interval: u64,
+    freshness: u64,
     pipelines: HashMap<PipelineId, Pipeline>,
     /// Messages of peers that heard of a launch before this worker.
     early: Vec<ToPeer>,
@@ -64,6 +66,7 @@ impl LocalScheduler {
         LocalScheduler {
             me,
             interval: 0,
+            freshness: 0,
             pipelines: HashMap::new(),
             early: vec![],
             early_commands: vec![],
@@ -71,20 +74,31 @@ impl LocalScheduler {
         }
     }
 
-    /// Sets the time between two cuts of the pipelines whose cutters are here now or later, in nanoseconds; 0: as soon as there is input.
-    /// Back-fills do not wait. Returns those that are here, which are to look whether a cut is due.
-    pub fn set_interval(&mut self, interval: u64) -> Vec<PipelineId> {
-        self.interval = interval;
+    /// Sets when the pipelines cut whose cutters are here now or later, in nanoseconds: the time between two cuts, and the target for the
+    /// freshness of views that have none of their own; 0: as soon as there is input. Back-fills do not wait. Returns the pipelines that
+    /// are here, which are to look whether a cut is due.
+    pub fn set_times(&mut self, interval: u64, freshness: u64) -> Vec<PipelineId> {
+        (self.interval, self.freshness) = (interval, freshness);
         let mut set = vec![];
         for (id, pipeline) in &mut self.pipelines {
+            let target = pipeline.plan.template.freshness(freshness);
             if !pipeline.plan.template.is_job
                 && let Some(cutter) = &mut pipeline.cutter
             {
-                cutter.set_interval(interval);
+                cutter.set_times(interval, target);
                 set.push(*id);
             }
         }
         set
+    }
+
+    /// Whether the input of a pipeline whose cutter is here waits for company.
+    pub fn is_paced(&self, pipeline: PipelineId) -> bool {
+        let cutter = self
+            .pipelines
+            .get(&pipeline)
+            .and_then(|pipeline| pipeline.cutter.as_ref());
+        cutter.is_some_and(cutter::Cutter::is_paced)
     }
 
     /// Whether nothing is in flight or remembered of any epoch.
@@ -158,6 +172,14 @@ impl LocalScheduler {
                     pipeline.start(&mut work);
                 }
             }
+            LocalEvent::Hurry { pipeline } => {
+                if let Some(pipeline) = self.pipelines.get_mut(&pipeline) {
+                    if let Some(cutter) = &mut pipeline.cutter {
+                        cutter.hurry();
+                    }
+                    pipeline.start(&mut work);
+                }
+            }
             LocalEvent::Wake { pipeline, timer } => {
                 if let Some(pipeline) = self.pipelines.get_mut(&pipeline) {
                     match timer {
@@ -174,14 +196,10 @@ impl LocalScheduler {
             LocalEvent::CutTaken {
                 pipeline,
                 version,
-                epoch,
-                time,
-                rows,
-                more,
-                is_checkpoint,
+                cut,
             } => {
                 if let Some(pipeline) = self.of(pipeline, version) {
-                    pipeline.cut_taken(epoch, time, rows, more, is_checkpoint, &mut work);
+                    pipeline.cut_taken(cut, &mut work);
                 }
             }
             LocalEvent::NoCut {
@@ -407,16 +425,26 @@ impl LocalScheduler {
 
     fn prepare(&mut self, template: Arc<Template>, work: &mut Work<'_>) {
         let (id, version, lineage) = (template.pipeline, template.version, template.lineage);
-        let old = self.pipelines.remove(&id);
+        let mut old = self.pipelines.remove(&id);
         if let Some(old) = old.as_ref().filter(|old| !old.copies.is_empty()) {
             // Of tasks under a template that is void.
             let tasks = old.copies.keys().copied().collect();
             work.actions.push(LocalAction::DropCopies { pipeline: id, tasks });
         }
-        let interval = if template.is_job { 0 } else { self.interval };
+        let (interval, target) = match template.is_job {
+            true => (0, 0),
+            false => (self.interval, template.freshness(self.freshness)),
+        };
         let goes_on = template.replay.is_some();
         work.actions.push(LocalAction::KeepOwn(Arc::clone(&template)));
-        let mut pipeline = Pipeline::new(template, self.me, interval);
+        let mut pipeline = Pipeline::new(template, self.me, interval, target);
+        let (cutter, before) = (
+            &mut pipeline.cutter,
+            old.as_mut().and_then(|old| old.cutter.take()),
+        );
+        if let (Some(cutter), Some(before)) = (cutter, before) {
+            cutter.pace.learn_from(before.pace);
+        }
         pipeline.take_over(old.filter(|old| old.version >= lineage), work);
         if goes_on {
             pipeline.start(work);

@@ -149,6 +149,8 @@ pub struct EpochCosts {
     pub rows: u64,
     /// Nanoseconds that the cutter had input and waited for the driver's next group.
     pub waited_ns: u64,
+    /// Nanoseconds for which the oldest of its input had waited when the cut was taken, whatever for.
+    pub input_waited_ns: u64,
     /// Nanoseconds in which tasks of the epoch ran.
     pub busy_ns: u64,
     /// Nanoseconds from the cut to the end of the epoch's last task here.

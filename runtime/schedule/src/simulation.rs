@@ -235,7 +235,7 @@ impl Simulation {
 
     pub fn add_worker(&mut self, worker: WorkerId) {
         let mut local = LocalScheduler::new(worker);
-        local.set_interval(self.interval_ns);
+        local.set_times(self.interval_ns, 0);
         let simulated = SimulatedWorker {
             local,
             slots: Slots::new(self.setup.cores),
@@ -375,7 +375,7 @@ impl Simulation {
     pub fn set_interval(&mut self, interval_ns: u64) {
         self.interval_ns = interval_ns;
         for worker in self.workers.values_mut() {
-            worker.local.set_interval(interval_ns);
+            worker.local.set_times(interval_ns, 0);
         }
     }
 

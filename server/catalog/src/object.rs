@@ -157,6 +157,8 @@ pub struct QueryDef {
     pub flow: FlowDef,
     /// How urgent its epochs are.
     pub priority: Priority,
+    /// How old what readers of a materialized view see may be, in microseconds; none: as `freshness` of the server says.
+    pub freshness_us: Option<u64>,
     /// What becomes of a row on which an expression fails.
     pub on_error: OnError,
     /// Whether a materialized view keeps the rows on which an expression fails.

@@ -236,7 +236,7 @@ impl Database {
         let mut runtime_options = RuntimeOptions {
             running: deaths.running().cloned(),
             workers: options.workers,
-            batch_interval: options.tuning.batch_interval,
+            cuts: options.tuning.cut_times(),
             group_size: options.tuning.groups(),
             spread: options.tuning.pipeline_spread,
             durable: Some(Arc::clone(store.checkpoints())),

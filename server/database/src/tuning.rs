@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use millrace_engine::CutTimes;
 use millrace_javascript::Limits;
 use millrace_postgres::units;
 use millrace_resource::memory::machine_bytes;
@@ -16,12 +17,13 @@ use millrace_schedule::group_size::{GROUP_MAX, GroupSize};
 use millrace_storage::Durability;
 
 /// The settings' names.
-pub const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 17] = [
     "access_control",
     "batch_interval",
     "checkpoint_interval",
     "durability",
     "flush_writes",
+    "freshness_target",
     "group_overhead_bounds",
     "group_size",
     "javascript_call_timeout",
@@ -39,6 +41,7 @@ const AUTO: &str = "auto";
 const ALL: &str = "all";
 const OFF: &str = "off";
 const ON: &str = "on";
+const NONE: &str = "none";
 /// Replaying what comes in so long takes about a second.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 /// The share of the machine's memory that an automatic limit is, in percent.
@@ -67,6 +70,8 @@ pub struct Tuning {
     /// Whether what queries spill and the blocks of checkpoints wait for the device, or for the system's cache alone. What
     /// checkpoints and sinks promise is the same.
     pub flush_writes: bool,
+    /// How old what readers see may be of views that do not say it; `None`: as fresh as can be.
+    pub freshness_target: Option<Duration>,
     /// Epochs of a group; `None`: so many that coordination stays within the bounds.
     pub group_size: Option<u64>,
     /// The share of coordination in the time, in percent, between which an automatic group size keeps it.
@@ -107,6 +112,7 @@ impl Default for Tuning {
             recovery_reads: RecoveryReads::default(),
             durability: Durability::default(),
             flush_writes: true,
+            freshness_target: None,
             group_size: None,
             group_overhead_bounds: (5.0, 10.0),
             javascript: Limits::default(),
@@ -133,6 +139,7 @@ impl Tuning {
             },
             "durability" => self.durability.to_string(),
             "flush_writes" => if self.flush_writes { ON } else { OFF }.to_owned(),
+            "freshness_target" => (self.freshness_target).map_or_else(|| NONE.to_owned(), duration_text),
             "group_size" => or_auto(self.group_size),
             "group_overhead_bounds" => {
                 let (lower, upper) = self.group_overhead_bounds;
@@ -197,6 +204,12 @@ impl Tuning {
             "flush_writes" if text.eq_ignore_ascii_case(ON) => self.flush_writes = true,
             "flush_writes" if text.eq_ignore_ascii_case(OFF) => self.flush_writes = false,
             "flush_writes" => return Err("on or off".to_owned()),
+            "freshness_target" if text.eq_ignore_ascii_case(NONE) => self.freshness_target = None,
+            "freshness_target" => {
+                let target = time(text)
+                    .ok_or_else(|| "none, or a time from 1ms to 1h with its unit, such as 50ms".to_owned())?;
+                self.freshness_target = Some(target);
+            }
             "scheduler_policy" => {
                 self.scheduler_policy = text
                     .parse()
@@ -274,6 +287,14 @@ impl Tuning {
         }
     }
 
+    /// When epochs are cut.
+    pub fn cut_times(&self) -> CutTimes {
+        CutTimes {
+            interval: self.batch_interval,
+            freshness: self.freshness_target,
+        }
+    }
+
     /// What the driver goes by.
     pub fn groups(&self) -> GroupSize {
         let (lower, upper) = self.group_overhead_bounds;
@@ -326,6 +347,8 @@ mod tests {
             ("batch_interval", " 2 s", "2s"),
             ("batch_interval", "1500us", "1500us"),
             ("batch_interval", "AUTO", "auto"),
+            ("freshness_target", "50 ms", "50ms"),
+            ("freshness_target", "None", "none"),
             ("checkpoint_interval", "200ms", "200ms"),
             ("checkpoint_interval", "OFF", "off"),
             ("recovery_reads", "Checkpoint", "checkpoint"),
@@ -372,6 +395,7 @@ mod tests {
         let mut tuning = Tuning::default();
         for (name, texts) in [
             ("batch_interval", &["", "5", "0ms", "2h", "never"][..]),
+            ("freshness_target", &["", "5", "0ms", "2h", "off"][..]),
             ("log_min_duration_statement", &["", "-2", "off", "100000h"][..]),
             ("checkpoint_interval", &["", "auto", "10", "0s", "2h"][..]),
             ("recovery_reads", &["", "off", "now"][..]),

@@ -50,6 +50,8 @@ mod explain_view_tests;
 mod external_tests;
 mod forecasting;
 #[cfg(test)]
+mod freshness_tests;
+#[cfg(test)]
 mod health_tests;
 #[cfg(test)]
 mod history_tests;

@@ -170,8 +170,8 @@ impl Session {
             Wanted::Nothing => return Ok(Some(vec![])),
             Wanted::Rows(equal) => equal,
         };
-        let after = self.read_after();
         let relations = [select.relation];
+        let after = self.read_after(&relations);
         let snapshot = self.db.runtime().snapshot(&relations, after.as_ref());
         let Ok(snapshot) = snapshot.await else {
             return Ok(None);

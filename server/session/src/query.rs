@@ -185,7 +185,7 @@ impl Session {
             .collect();
         let mut rows = 0;
         if !wanted.is_empty() {
-            let after = self.read_after();
+            let after = self.read_after(&wanted);
             let snapshot = self.db.runtime().snapshot(&wanted, after.as_ref()).await?;
             rows = rows.max(snapshot.rows_max());
             for id in wanted {

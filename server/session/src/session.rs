@@ -17,6 +17,7 @@ use millrace_database::running::{CancelHandle, Running};
 use millrace_database::sessions::news::Inbox;
 use millrace_database::sessions::{Activity, Locking, SessionInfo, SessionStatus, TransactionStatus};
 use millrace_engine::WriteToken;
+use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
@@ -58,6 +59,8 @@ pub struct Session {
     pub(crate) began_at_ms: i64,
     /// Who logged in.
     pub(crate) user: ObjectId,
+    /// What it has written.
+    pub(crate) written: Mutex<WriteToken>,
     /// Statements that were written down.
     statements: AtomicU64,
     /// Whether queries may call no function that does more than read.
@@ -122,6 +125,7 @@ impl Session {
             inbox: Arc::default(),
             began_at_ms: now_ms(),
             user: user.id,
+            written: Mutex::default(),
             statements: AtomicU64::new(0),
             only_reads: AtomicBool::new(false),
         });
@@ -235,14 +239,15 @@ impl Session {
         &self.db
     }
 
-    /// What a read has to contain: every write that was acknowledged before it, whoever's it was.
-    pub(crate) fn read_after(&self) -> Option<WriteToken> {
+    /// What a read of these relations has to contain: every write that was acknowledged before it, whoever's it was; where they are views
+    /// with a target for their freshness, this session's.
+    pub(crate) fn read_after(&self, relations: &[RelationId]) -> Option<WriteToken> {
         let waits = self
             .settings
             .lock()
             .get("read_consistency")
             .is_ok_and(|value| value != "snapshot");
-        waits.then(|| self.db.runtime().acknowledged())
+        waits.then(|| self.db.runtime().to_be_read(relations, &self.written.lock()))
     }
 
     /// Says something beside the answer, if the client wants to hear it.

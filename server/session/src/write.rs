@@ -334,15 +334,17 @@ impl Session {
             watermark: None,
         };
         let written = runtime.append_with(changes, &options).await;
-        let written = match written {
+        let mut written = match written {
             Err(RuntimeError::Ended) => {
                 running.submit()?;
                 return Err(RuntimeError::Ended.into());
             }
             written => written.map_err(|error| self.explain_write(error))?,
         };
-        self.say_late(&written.late);
-        Ok(written.late)
+        let late = std::mem::take(&mut written.late);
+        self.written.lock().merge(&written);
+        self.say_late(&late);
+        Ok(late)
     }
 
     /// Tells the client of rows that did not enter their streams.

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::freshness::FreshnessForecast;
 use super::interval::{Certainty, Interval};
 use super::samples::{ROWS_TIMED_MIN, Samples, Spread};
 use crate::profile::Nanoseconds;
@@ -97,6 +98,9 @@ pub struct ViewForecast {
     pub views: usize,
     /// One line in plain words.
     pub verdict: String,
+    /// Of a view with a target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freshness: Option<FreshnessForecast>,
 }
 
 /// A stage of it.
@@ -308,6 +312,7 @@ pub fn forecast_view(
             .collect(),
         inputs,
         verdict: String::new(),
+        freshness: None,
     };
     found.verdict = verdict(&found);
     Some(found)

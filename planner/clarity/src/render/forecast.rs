@@ -2,6 +2,7 @@
 
 use super::table::Table;
 use super::text::WIDTH_MAX;
+use crate::forecast::freshness::FreshnessForecast;
 use crate::forecast::interval::{Certainty, Interval};
 use crate::forecast::query::Forecast;
 use crate::forecast::view::ViewForecast;
@@ -63,6 +64,7 @@ pub fn view_forecast_text(forecast: &ViewForecast) -> Vec<String> {
         expected(&forecast.time, forecast.certainty, &from(forecast.views, "view"))
     ));
     lines.push(forecast.verdict.clone());
+    lines.extend(forecast.freshness.as_ref().map(FreshnessForecast::line));
     lines
 }
 
@@ -88,10 +90,9 @@ fn from(count: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::two_stages;
-    use crate::forecast::interval::{Certainty, Interval};
+    use crate::fixtures::{two_stages, view_forecast};
+    use crate::forecast::freshness::freshness_forecast;
     use crate::forecast::query::{PlannedOperator, Rates, forecast};
-    use crate::forecast::view::{PlannedInput, StageForecast};
 
     #[test]
     fn a_forecast_reads_well() {
@@ -113,35 +114,8 @@ mod tests {
 
     #[test]
     fn a_forecast_of_a_view_reads_well() {
-        let stage = |name: &str, rows_in, cpu, row_cost| StageForecast {
-            name: name.to_owned(),
-            rows_in,
-            cpu,
-            row_cost,
-        };
-        let forecast = ViewForecast {
-            inputs: vec![PlannedInput {
-                name: "flights".to_owned(),
-                rows: 600_000,
-                rows_per_second: 19_175.2,
-            }],
-            stages: vec![
-                stage("PartialAggregate, Source: flights", 600_000.0, 60_000_000, 212.0),
-                stage("Aggregate", 14_000.0, 4_000_000, 1_310.0),
-            ],
-            time: Interval {
-                expected: 41_000_000,
-                low: 30_000_000,
-                high: 62_000_000,
-            },
-            cpu: 0.03,
-            cpu_high: 0.05,
-            cpu_free: 0.95,
-            rows_per_second_max: Some(620_173.0),
-            certainty: Certainty::Medium,
-            views: 3,
-            verdict: "it will keep up".to_owned(),
-        };
+        let mut forecast = view_forecast();
+        forecast.freshness = Some(freshness_forecast(50_000_000, Some(6_000_000), &forecast));
         let lines = view_forecast_text(&forecast);
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH_MAX));
         insta::assert_snapshot!(lines.join("\n"));

@@ -81,6 +81,14 @@ pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> 
             duration(freshness.p99 as f64)
         ));
     }
+    if let (Some(target), Some(met)) = (profile.freshness_target, analysis.freshness_met) {
+        lines.push(format!(
+            "freshness target: {}, kept by {} of {} epochs with rows",
+            duration(target as f64),
+            percent(met),
+            profile.samples.len()
+        ));
+    }
     if let (Some(trace), Some(epochs)) = (&profile.trace, &analysis.epochs) {
         lines.extend(epoch_lines(trace, epochs));
     }

@@ -54,6 +54,7 @@ pub fn watched(rows: impl Fn(u64) -> u64) -> ViewProfile {
         rows: 700,
         state_bytes: 1_200_000,
         on_disk_bytes: 0,
+        freshness_target: None,
         log: Some(LogUse {
             disk: "data".to_owned(),
             groups: 400,

@@ -142,6 +142,7 @@ impl Transport for InProcess {
             time: taken.time,
             more: taken.more,
             is_checkpoint: taken.is_checkpoint,
+            waited_ns: (taken.oldest_at).map_or(0, |at| engine.workers.now().saturating_sub(at)),
         })
     }
 

@@ -391,6 +391,17 @@ impl Runtime {
 }
 
 impl Engine {
+    /// Somebody waits for what was written, which may be in the epochs of these relations.
+    pub fn hurry(&self, relations: &[RelationId]) {
+        let pipelines: HashSet<PipelineId> = relations
+            .iter()
+            .filter_map(|id| self.versions.pipeline_of(*id))
+            .collect();
+        for pipeline in pipelines {
+            self.workers.hurry(pipeline);
+        }
+    }
+
     /// Makes a durable write part of its tables and lets it be cut, or forgets it.
     fn complete(
         self: &Arc<Self>,
@@ -426,9 +437,17 @@ impl Engine {
                 table.charge.moved(rows_bytes(&changes.rows), measure);
             }
         }
-        let pipeline = self.writes.feeds.lock().acknowledge(first, sequence, &ends);
-        if let Some(pipeline) = pipeline {
+        let (now, bytes_max) = (self.workers.now(), self.machine.memory.cut_bytes_max());
+        let arrived = {
+            let mut feeds = self.writes.feeds.lock();
+            let pipeline = feeds.acknowledge(first, sequence, &ends, now);
+            pipeline.map(|pipeline| (pipeline, feeds.has_whole_cut(pipeline, bytes_max)))
+        };
+        if let Some((pipeline, is_whole)) = arrived {
             self.workers.input_arrived(pipeline);
+            if is_whole {
+                self.workers.hurry(pipeline);
+            }
         }
         let token = WriteToken {
             late: LateRows::default(),

@@ -7,6 +7,7 @@ mod watching;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
@@ -524,6 +525,12 @@ impl ViewInstance {
                 why,
             }
         })
+    }
+
+    /// How old what readers see may be; `default`: where the view does not say it. None: it is to be as fresh as can be.
+    pub fn freshness_target(&self, default: Option<Duration>) -> Option<Duration> {
+        let target = self.graph.freshness_us.map(Duration::from_micros).or(default);
+        target.filter(|target| !target.is_zero())
     }
 
     /// Why the view failed, if it did.

@@ -225,6 +225,7 @@ mod tests {
                 stage(StageInput::Stages(vec![1]), None, None),
             ],
             is_batch: false,
+            freshness_ns: None,
         })
     }
 

@@ -56,7 +56,7 @@ pub struct EpochRecord {
     pub rows: u64,
     /// Time in which its tasks ran, all workers together, in nanoseconds.
     pub busy_ns: u64,
-    /// Nanoseconds for which its input waited for the driver, then from its cut to the end of its last task.
+    /// Nanoseconds for which the oldest of its input waited to be cut, for whatever reason, then from the cut to the end of its last task.
     pub waited_ns: u64,
     pub elapsed_ns: u64,
 }
@@ -87,6 +87,24 @@ pub struct PipelineRecord {
     pub epochs: Vec<EpochRecord>,
     /// Stages that may have a faucet, by view.
     pub faucets: Vec<FaucetRecord>,
+}
+
+impl EpochRecord {
+    /// From the arrival of the oldest of its input to its end, in nanoseconds.
+    pub fn freshness_ns(&self) -> u64 {
+        self.waited_ns + self.elapsed_ns
+    }
+}
+
+impl PipelineRecord {
+    /// The share of the epochs that are remembered whose input was not older at their end, from 0 to 1; none if there are none.
+    pub fn share_within(&self, freshness_ns: u64) -> Option<f64> {
+        let within = self
+            .epochs
+            .iter()
+            .filter(|epoch| epoch.freshness_ns() <= freshness_ns);
+        (!self.epochs.is_empty()).then(|| within.count() as f64 / self.epochs.len() as f64)
+    }
 }
 
 #[derive(Debug)]
@@ -442,7 +460,7 @@ impl Pipeline {
             epoch,
             rows: costs.rows,
             busy_ns: costs.busy_ns,
-            waited_ns: costs.waited_ns,
+            waited_ns: costs.input_waited_ns,
             elapsed_ns: costs.elapsed_ns,
         };
         let is_first = self.done.get(&epoch).is_none_or(|workers| workers.len() <= 1);

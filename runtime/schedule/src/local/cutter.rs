@@ -6,9 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_planner::RelationId;
-
-use super::{EPOCHS_IN_FLIGHT_MAX, EpochTime, LocalAction, Pipeline, Timer, Work};
+use super::pace::Pace;
+use super::{EPOCHS_IN_FLIGHT_MAX, LocalAction, Pipeline, TakenCut, Timer, Work};
 use crate::id::WorkerId;
 use crate::message::{ToDriver, ToPeer};
 
@@ -36,7 +35,11 @@ pub(super) struct Cutter {
     asked: Option<u64>,
     group: u64,
     /// Nanoseconds between two cuts; 0: as soon as there is input.
-    pub interval: u64,
+    interval: u64,
+    /// How long it waits for company besides.
+    pub pace: Pace,
+    /// Somebody waits for what there is.
+    is_hurried: bool,
     next_cut_at: u64,
     pub is_asleep: bool,
     /// Since when there is input and no epoch to put it in.
@@ -45,7 +48,8 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
-    pub fn new(after: u64, interval: u64) -> Self {
+    /// `interval`, `target`: nanoseconds between two cuts, and of freshness; 0: there is none.
+    pub fn new(after: u64, interval: u64, target: u64) -> Self {
         Cutter {
             // What came while there was no group: the first epoch looks.
             has_input: true,
@@ -62,6 +66,8 @@ impl Cutter {
             asked: None,
             group: 1,
             interval,
+            pace: Pace::new(target),
+            is_hurried: false,
             next_cut_at: 0,
             is_asleep: false,
             waits_since: None,
@@ -76,12 +82,30 @@ impl Cutter {
         self
     }
 
-    pub fn set_interval(&mut self, interval: u64) {
-        if self.interval != interval {
-            // What was due after a longer one does not wait for it.
-            self.next_cut_at = 0;
-        }
+    /// As [`Cutter::new`]. What was due by those before does not wait for them.
+    pub fn set_times(&mut self, interval: u64, target: u64) {
+        self.next_cut_at = 0;
         self.interval = interval;
+        self.pace.set_target(target);
+    }
+
+    /// What there is does not wait for company; for the set interval it does.
+    pub fn hurry(&mut self) {
+        self.is_hurried |= self.has_input && self.interval == 0;
+    }
+
+    /// Whether input waits for company.
+    pub fn is_paced(&self) -> bool {
+        self.interval == 0 && self.pace.has_target()
+    }
+
+    /// How long after the one before the next cut is due.
+    fn until_next(&self) -> u64 {
+        match (self.interval, self.pace.interval()) {
+            (0, by_target) => by_target,
+            (set, 0) => set,
+            (set, by_target) => set.min(by_target),
+        }
     }
 
     pub fn launch(&mut self, first: u64, last: u64, checkpoints: Vec<u64>, is_forced: bool) {
@@ -160,7 +184,9 @@ impl Pipeline {
         if !has_input || cutter.is_closed || cutter.in_flight.len() >= EPOCHS_IN_FLIGHT_MAX {
             return;
         }
-        if work.at < cutter.next_cut_at {
+        // A checkpoint does not wait for company either.
+        let is_hurried = cutter.is_hurried || (is_forced && cutter.interval == 0);
+        if work.at < cutter.next_cut_at && !is_hurried {
             if !std::mem::replace(&mut cutter.is_asleep, true) {
                 let at = cutter.next_cut_at;
                 let pipeline = self.plan.template.pipeline;
@@ -182,14 +208,13 @@ impl Pipeline {
         if let Some(since) = cutter.waits_since.take() {
             cutter.waited_ns += work.at.saturating_sub(since);
         }
-        cutter.next_cut_at = if cutter.interval == 0 {
-            0
-        } else {
-            // Late cuts do not shift the later ones.
-            let due = cutter.next_cut_at.max(work.at.saturating_sub(cutter.interval));
-            due + cutter.interval
+        cutter.next_cut_at = match cutter.until_next() {
+            0 => 0,
+            // Early cuts begin anew, late ones do not shift the later ones.
+            until_next if is_hurried => work.at + until_next,
+            until_next => cutter.next_cut_at.max(work.at.saturating_sub(until_next)) + until_next,
         };
-        cutter.has_input = false;
+        (cutter.has_input, cutter.is_hurried) = (false, false);
         self.take_cut(work);
     }
 
@@ -200,6 +225,7 @@ impl Pipeline {
         cutter.is_cutting = true;
         cutter.started += 1;
         let epoch = cutter.started;
+        cutter.pace.cut(epoch, work.at);
         // One that is taken again is what it was.
         let is_due = !cutter.is_replaying && std::mem::take(&mut cutter.is_checkpoint_due);
         cutter
@@ -248,15 +274,15 @@ impl Pipeline {
         self.start(work);
     }
 
-    pub fn cut_taken(
-        &mut self,
-        epoch: u64,
-        time: EpochTime,
-        rows: Vec<(RelationId, u64)>,
-        more: bool,
-        is_checkpoint: bool,
-        work: &mut Work<'_>,
-    ) {
+    pub fn cut_taken(&mut self, cut: TakenCut, work: &mut Work<'_>) {
+        let TakenCut {
+            epoch,
+            time,
+            rows,
+            more,
+            is_checkpoint,
+            waited_ns: input_waited_ns,
+        } = cut;
         let (id, version, me) = (self.id(), self.version, self.plan.me);
         let Some(cutter) = &mut self.cutter else { return };
         cutter.is_cutting = false;
@@ -264,6 +290,13 @@ impl Pipeline {
             cutter.checkpointed = Some(epoch);
         }
         cutter.has_input |= more;
+        if more {
+            // It took all that an epoch may have.
+            cutter.hurry();
+        }
+        if rows.iter().all(|(_, rows)| *rows == 0) {
+            cutter.pace.is_empty(epoch);
+        }
         let waited_ns = std::mem::take(&mut cutter.waited_ns);
         for worker in &self.plan.participants {
             if *worker != me {
@@ -282,6 +315,7 @@ impl Pipeline {
         if let Some(entry) = entry {
             entry.costs.rows = rows.iter().map(|(_, rows)| rows).sum();
             entry.costs.waited_ns = waited_ns;
+            entry.costs.input_waited_ns = input_waited_ns;
         }
         self.cut_arrived(epoch, time, &rows, is_checkpoint, work);
         self.start(work);
@@ -295,6 +329,7 @@ impl Pipeline {
             workers.remove(&from);
             if workers.is_empty() {
                 cutter.in_flight.remove(&number);
+                cutter.pace.done(number, work.at);
                 if !self.plan.template.is_retained {
                     for to in &self.plan.participants {
                         let message = ToPeer::Release {
@@ -315,11 +350,13 @@ impl Pipeline {
 mod tests {
     use std::sync::Arc;
 
+    use millrace_planner::RelationId;
+
     use super::*;
     use crate::id::{Part, PipelineId, TaskId};
     use crate::local::{LocalEvent, LocalScheduler, Tasks};
-    use crate::message::ToWorker;
-    use crate::template::{Replay, Template};
+    use crate::message::{EpochTime, ToWorker};
+    use crate::template::{Replay, Template, ViewShape};
 
     struct Idle;
 
@@ -331,6 +368,161 @@ mod tests {
         fn has_state(&self, _: Part, _: u64) -> bool {
             true
         }
+    }
+
+    const MS: u64 = 1_000_000;
+
+    fn taken(epoch: u64, more: bool) -> TakenCut {
+        TakenCut {
+            epoch,
+            time: EpochTime::default(),
+            rows: vec![(RelationId(1), 10)],
+            more,
+            is_checkpoint: false,
+            waited_ns: 0,
+        }
+    }
+
+    /// A cutter whose epochs are all launched, and when it takes cuts at what is told to it.
+    struct Clocked {
+        local: LocalScheduler,
+        pipeline: PipelineId,
+        taken: u64,
+    }
+
+    impl Clocked {
+        /// `interval`, `freshness`: of the server; the view has none of its own.
+        fn new(interval: u64, freshness: u64) -> Clocked {
+            let (pipeline, me) = (PipelineId(1), WorkerId(2));
+            let template = Template {
+                pipeline,
+                version: 5,
+                lineage: 5,
+                after: 0,
+                replay: None,
+                is_retained: false,
+                is_job: false,
+                views: vec![Arc::new(ViewShape {
+                    id: RelationId(9),
+                    incarnation: 1,
+                    partitions: 1,
+                    stages: vec![],
+                    is_batch: false,
+                    freshness_ns: None,
+                })],
+                before: vec![0],
+                placement: vec![me],
+                cutter: me,
+            };
+            let mut local = LocalScheduler::new(me);
+            local.set_times(interval, freshness);
+            let mut clocked = Clocked {
+                local,
+                pipeline,
+                taken: 0,
+            };
+            clocked.on(LocalEvent::Driver(ToWorker::Prepare(Arc::new(template))), 0);
+            let launch = ToWorker::Launch {
+                pipeline,
+                version: 5,
+                first: 1,
+                last: 1_000,
+                checkpoints: vec![],
+                is_forced: false,
+            };
+            clocked.on(LocalEvent::Driver(launch), 0);
+            clocked
+        }
+
+        /// What is told; whether a cut is taken, of which the rest follows at once.
+        fn on(&mut self, event: LocalEvent, at: u64) -> bool {
+            let actions = self.local.on(event, at, &Idle);
+            let is_cut = actions
+                .iter()
+                .any(|action| matches!(action, LocalAction::TakeCut { .. }));
+            if is_cut {
+                self.taken += 1;
+                self.cut_taken(at);
+            }
+            is_cut
+        }
+
+        fn cut_taken(&mut self, at: u64) {
+            let event = LocalEvent::CutTaken {
+                pipeline: self.pipeline,
+                version: 5,
+                cut: taken(self.taken, false),
+            };
+            self.local.on(event, at, &Idle);
+        }
+
+        fn input(&mut self, at: u64) -> bool {
+            let pipeline = self.pipeline;
+            self.on(LocalEvent::InputArrived { pipeline }, at)
+        }
+
+        fn hurry(&mut self, at: u64) -> bool {
+            let pipeline = self.pipeline;
+            self.on(LocalEvent::Hurry { pipeline }, at)
+        }
+
+        fn woken(&mut self, at: u64) -> bool {
+            let (pipeline, timer) = (self.pipeline, Timer::Cut);
+            self.on(LocalEvent::Wake { pipeline, timer }, at)
+        }
+    }
+
+    #[test]
+    fn input_waits_for_company_and_not_if_somebody_waits_for_it() {
+        let mut cutter = Clocked::new(0, 100 * MS);
+        assert_eq!(cutter.taken, 1, "the first looks what there is");
+        // Of what epochs take nothing is known yet: half of the target is left to them.
+        assert!(!cutter.input(10 * MS) && !cutter.woken(39 * MS));
+        assert!(cutter.woken(40 * MS));
+        assert!(!cutter.hurry(41 * MS), "nothing waits");
+        assert!(!cutter.input(42 * MS));
+        assert!(cutter.hurry(43 * MS));
+        assert!(!cutter.input(82 * MS), "the next one begins anew");
+        assert!(cutter.woken(83 * MS));
+        // Long after the one before nothing waits for company.
+        assert!(cutter.input(500 * MS));
+    }
+
+    #[test]
+    fn what_one_epoch_could_not_take_goes_into_the_next_at_once() {
+        let mut cutter = Clocked::new(0, 100 * MS);
+        let actions = {
+            assert!(!cutter.input(10 * MS));
+            let (pipeline, timer) = (cutter.pipeline, Timer::Cut);
+            cutter
+                .local
+                .on(LocalEvent::Wake { pipeline, timer }, 40 * MS, &Idle)
+        };
+        assert!(
+            actions
+                .iter()
+                .any(|action| matches!(action, LocalAction::TakeCut { .. }))
+        );
+        cutter.taken += 1;
+        let event = LocalEvent::CutTaken {
+            pipeline: cutter.pipeline,
+            version: 5,
+            cut: taken(cutter.taken, true),
+        };
+        assert!(cutter.on(event, 41 * MS));
+    }
+
+    #[test]
+    fn a_set_interval_is_kept() {
+        let mut cutter = Clocked::new(50 * MS, 0);
+        assert!(!cutter.input(10 * MS) && !cutter.hurry(20 * MS) && !cutter.woken(49 * MS));
+        assert!(cutter.woken(50 * MS));
+        // The shorter of the two counts.
+        let mut cutter = Clocked::new(50 * MS, 20 * MS);
+        assert!(!cutter.input(MS) && !cutter.hurry(2 * MS));
+        assert!(cutter.woken(8 * MS));
+        let mut cutter = Clocked::new(50 * MS, 1_000 * MS);
+        assert!(!cutter.input(MS) && cutter.woken(50 * MS));
     }
 
     /// All that was launched is in the checkpoint, and what asked for more was said under the template that is void.

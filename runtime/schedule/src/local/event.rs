@@ -54,13 +54,11 @@ pub enum LocalEvent {
     CutTaken {
         pipeline: PipelineId,
         version: u64,
-        epoch: u64,
-        time: EpochTime,
-        rows: Vec<(RelationId, u64)>,
-        /// More input waits.
-        more: bool,
-        /// Whether the epoch is a checkpoint: of a cut that is taken again, what it was.
-        is_checkpoint: bool,
+        cut: TakenCut,
+    },
+    /// Somebody waits for what there is: it does not wait for company. An interval that was set is kept.
+    Hurry {
+        pipeline: PipelineId,
     },
     /// The answer to [`LocalAction::TakeCut`] where there is no cut to be taken again.
     NoCut {
@@ -181,4 +179,19 @@ pub enum LocalAction {
         pipeline: PipelineId,
         tasks: Vec<TaskId>,
     },
+}
+
+/// What a cut took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenCut {
+    pub epoch: u64,
+    pub time: EpochTime,
+    /// Rows of each relation.
+    pub rows: Vec<(RelationId, u64)>,
+    /// More input waits.
+    pub more: bool,
+    /// Whether the epoch is a checkpoint: of a cut that is taken again, what it was.
+    pub is_checkpoint: bool,
+    /// For how long the oldest of its input has waited for it, in nanoseconds.
+    pub waited_ns: u64,
 }

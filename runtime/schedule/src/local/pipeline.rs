@@ -81,11 +81,11 @@ pub(super) enum TaskState {
 }
 
 impl Pipeline {
-    pub fn new(template: Arc<Template>, me: WorkerId, interval: u64) -> Pipeline {
+    pub fn new(template: Arc<Template>, me: WorkerId, interval: u64, target: u64) -> Pipeline {
         let (version, after) = (template.version, template.after);
         let plan = Arc::new(Plan::new(template, me));
         let template = &plan.template;
-        let mut cutter = (template.cutter == me).then(|| Cutter::new(after, interval));
+        let mut cutter = (template.cutter == me).then(|| Cutter::new(after, interval, target));
         let mut launched = after;
         if let Some(replay) = &template.replay {
             launched = replay.to;

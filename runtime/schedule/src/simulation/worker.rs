@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::{Busy, Delivery, Simulation, checks};
 use crate::id::{PipelineId, TaskId, WorkerId};
-use crate::local::{LocalAction, LocalEvent, ReadyTask};
+use crate::local::{LocalAction, LocalEvent, ReadyTask, TakenCut};
 use crate::message::{EpochTime, ToDriver, ToPeer, ToWorker, decode, encode};
 use crate::task::Ended;
 
@@ -43,14 +43,17 @@ impl Simulation {
         LocalEvent::CutTaken {
             pipeline,
             version,
-            epoch,
-            time: EpochTime {
-                now,
-                ..EpochTime::default()
+            cut: TakenCut {
+                epoch,
+                time: EpochTime {
+                    now,
+                    ..EpochTime::default()
+                },
+                rows: sources.into_iter().map(|source| (source, 1 << 24)).collect(),
+                more,
+                is_checkpoint,
+                waited_ns: 0,
             },
-            rows: sources.into_iter().map(|source| (source, 1 << 24)).collect(),
-            more,
-            is_checkpoint,
         }
     }
 

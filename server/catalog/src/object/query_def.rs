@@ -23,6 +23,7 @@ impl QueryDef {
             slides: true,
             flow: FlowDef::default(),
             priority: Priority::default(),
+            freshness_us: None,
             on_error: OnError::default(),
             keeps_errors: false,
             history_ms: None,
@@ -39,6 +40,7 @@ impl QueryDef {
             slides: self.slides,
             flow: self.flow,
             priority: self.priority,
+            freshness_us: self.freshness_us,
             on_error: self.on_error,
             keeps_errors: self.keeps_errors,
             history_ms: self.history_ms,
@@ -78,6 +80,12 @@ impl QueryDef {
         QueryDef { priority, ..self }
     }
 
+    /// The same query, what readers see being so old at most, in microseconds.
+    #[must_use]
+    pub fn with_freshness(self, freshness_us: Option<u64>) -> Self {
+        QueryDef { freshness_us, ..self }
+    }
+
     /// The same query, which does this with rows on which an expression fails, and keeps them or not.
     #[must_use]
     pub fn with_on_error(self, on_error: OnError, keeps_errors: bool) -> Self {
@@ -112,7 +120,11 @@ impl QueryDef {
         let history = self
             .history_ms
             .map(|ms| format!("history = '{} seconds'", ms as f64 / 1e3));
-        let options = [history, on_error, priority, batches, rows];
+        let freshness = self.freshness_us.map(|us| match us {
+            us if us.is_multiple_of(1_000) => format!("freshness = '{} ms'", us / 1_000),
+            us => format!("freshness = '{us} us'"),
+        });
+        let options = [freshness, history, on_error, priority, batches, rows];
         let options: Vec<String> = options.into_iter().flatten().collect();
         match options.is_empty() {
             true => String::new(),

@@ -103,6 +103,8 @@ struct StoredProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     priority: Option<Priority>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    freshness_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     on_error: Option<OnError>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     history_ms: Option<i64>,
@@ -241,6 +243,7 @@ impl Object {
                 properties.errors.is_some(),
             );
             let query = query.with_history(properties.history_ms);
+            let query = query.with_freshness(properties.freshness_us);
             Arc::new(query.with_priority(properties.priority.unwrap_or_default()))
         });
         let relation = |kind: RelationKind| -> SqlResult<Definition> {
@@ -385,6 +388,7 @@ fn store_query(query: &QueryDef, stored: &mut StoredProperties) {
     stored.priority = (query.priority != Priority::default()).then_some(query.priority);
     stored.on_error = (query.on_error != OnError::default()).then_some(query.on_error);
     stored.history_ms = query.history_ms;
+    stored.freshness_us = query.freshness_us;
 }
 
 fn store_check(check: &CheckDef) -> StoredCheck {

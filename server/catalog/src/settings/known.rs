@@ -57,7 +57,7 @@ pub const KNOWN: &[Known] = &[
         "batch_interval",
         "auto",
         Form::Server,
-        "How long an epoch collects input.",
+        "Time between two epochs of a pipeline.",
     ),
     known(
         "bytea_output",
@@ -157,6 +157,12 @@ pub const KNOWN: &[Known] = &[
         "on",
         Form::Server,
         "Whether spilled files and checkpoints are written through to the device.",
+    ),
+    known(
+        "freshness_target",
+        "none",
+        Form::Server,
+        "How old what readers see of a view may be that does not say it.",
     ),
     known(
         flow::BATCHES,

@@ -3,6 +3,7 @@
 export const TERMS = {
   rate: "Changes a second that it puts out, over the last second: rows inserted, updated or deleted. Of a stream and a table: rows written.",
   rows: "Rows that it holds now. Of a stream: rows written to it since it was made. Of a sink: rows delivered.",
+  freshnessTarget: "The share of the last epochs that kept the view's target for its freshness (WITH (freshness = ..), or freshness_target of the server). Epochs wait for more rows as long as the target allows.",
   freshness: "From the arrival of input to the commit of its epoch: the median of the last epochs of its pipeline. What is read is no older than this.",
   bytes: "Memory that its rows and its operators' state take.",
   onDisk: "State that was moved to disk because memory is short. It comes back when it is needed.",

@@ -68,8 +68,8 @@ impl Database {
         if current.pipeline_spread != tuning.pipeline_spread {
             self.runtime.set_spread(tuning.pipeline_spread);
         }
-        if current.batch_interval != tuning.batch_interval {
-            self.runtime.set_batch_interval(tuning.batch_interval);
+        if current.cut_times() != tuning.cut_times() {
+            self.runtime.set_cut_times(tuning.cut_times());
         }
         self.runtime.set_checkpoint_interval(tuning.checkpoint_interval);
         self.runtime

@@ -65,6 +65,7 @@ impl Database {
         let options = ViewOptions {
             emit: query.emit,
             priority: query.priority,
+            freshness_us: query.freshness_us,
             on_error: query.on_error,
             keeps_errors: query.keeps_errors,
             ..options

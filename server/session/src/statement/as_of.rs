@@ -15,6 +15,7 @@ use millrace_catalog::scope::Scope;
 use millrace_database::database::subscriptions::Begin;
 use millrace_functions::syntax::name_of;
 use millrace_parser::walk::{Walk, walk_expressions};
+use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::{self, df};
 
@@ -53,7 +54,7 @@ pub(crate) async fn resolve(
                 ));
             }
         };
-        let after = session.read_after();
+        let after = session.read_after(&[RelationId(object.id.0)]);
         let found = session
             .database()
             .rows_as_of(&history, epoch, after.as_ref())

@@ -61,7 +61,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateSubscription, text: &
             refuse_temporary(&scope, &[from.id])?;
             session.database().jobs().check_unlocked(&[from.id])?;
             // What was written before is no change.
-            let after = session.read_after();
+            let after = session.read_after(&[relation.info.id]);
             let runtime = session.database().runtime();
             drop(runtime.snapshot(&[relation.info.id], after.as_ref()).await?);
             let id = guard.next_id()?;

@@ -211,6 +211,8 @@ pub(super) struct ViewOptions {
     /// How much of it may be in flight.
     flow: FlowDef,
     priority: Priority,
+    /// How old what readers see may be, in microseconds.
+    freshness_us: Option<u64>,
     on_error: OnError,
     /// It was said, and the view goes on: the rows are kept.
     keeps_errors: bool,
@@ -224,6 +226,7 @@ impl ViewOptions {
         query
             .with_flow(self.flow)
             .with_priority(self.priority)
+            .with_freshness(self.freshness_us)
             .with_on_error(self.on_error, self.keeps_errors)
             .with_history(self.history_ms)
     }
@@ -258,6 +261,10 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOpt
                 .find(|on_error| option.value.eq_ignore_ascii_case(on_error.name()))
                 .ok_or_else(|| invalid(option).with_hint("It can be 'null', 'skip' or 'fail'."))?;
             found.keeps_errors = found.on_error != OnError::Fail;
+        } else if name == "freshness" {
+            let hint = "Give a time from 1 ms to 1 hour, such as '50 ms'; '0': as fresh as can be.";
+            let us = freshness_target(&option.value).ok_or_else(|| invalid(option).with_hint(hint))?;
+            found.freshness_us = Some(us);
         } else if name == "history" {
             let micros = length(&option.value).ok().filter(|micros| *micros >= 1_000);
             let micros = micros.ok_or_else(|| invalid(option).with_hint("Give a time, such as '1 hour'."))?;
@@ -265,13 +272,22 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOpt
         } else if !found.flow.set(name, &option.value)? {
             return Err(
                 SqlError::unsupported(format!("option \"{name}\" is not supported")).with_hint(
-                    "The options of a materialized view are history, on_error, priority, flow_batches and \
-                     flow_batch_rows.",
+                    "The options of a materialized view are freshness, history, on_error, priority, \
+                     flow_batches and flow_batch_rows.",
                 ),
             );
         }
     }
     Ok(found)
+}
+
+/// Microseconds of a target for freshness; 0: as fresh as can be. A number alone is none: it might be seconds or milliseconds.
+fn freshness_target(text: &str) -> Option<u64> {
+    const SHORTEST: u64 = 1_000;
+    const LONGEST: u64 = 3_600_000_000;
+    let has_unit = text.trim().parse::<f64>().is_err();
+    let us = length(text).ok().and_then(|us| u64::try_from(us).ok());
+    us.filter(|us| *us == 0 || (has_unit && (SHORTEST..=LONGEST).contains(us)))
 }
 
 /// Refuses columns whose values are rows.

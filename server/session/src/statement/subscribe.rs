@@ -26,6 +26,7 @@ use millrace_database::database::subscriptions::{Begin, Event, Position, Subscri
 use millrace_database::running::Running;
 use millrace_parser::ast::{Ident, ObjectName, Query, Subscribe, SubscribeTarget};
 use millrace_parser::quote_identifier;
+use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_storage::{ObjectId, ObjectKind};
@@ -145,7 +146,7 @@ pub async fn follow(
         }
     };
     let shape = Shape::of(&described, of(&object)?, subscribe)?;
-    let wish = wish(session, subscribe.snapshot, resume);
+    let wish = wish(session, object.id, subscribe.snapshot, resume);
     let database = session.database();
     let subscription = match is_query {
         true => database.subscribe_to_query(&object, wish).await?,
@@ -185,7 +186,7 @@ async fn read(
     from: Begin,
 ) -> SqlResult<Following> {
     let shape = Shape::of_kept(session, object, subscribe)?;
-    let wish = wish(session, subscribe.snapshot, None);
+    let wish = wish(session, object.id, subscribe.snapshot, None);
     let subscription = session.database().read_subscription(object, from, wish).await?;
     Ok(Following {
         subscription,
@@ -211,12 +212,12 @@ fn subscription(session: &Session, name: &ObjectName) -> SqlResult<Arc<Object>> 
     Ok(object)
 }
 
-fn wish(session: &Session, snapshot: bool, resume: Option<Position>) -> Wish {
+fn wish(session: &Session, object: ObjectId, snapshot: bool, resume: Option<Position>) -> Wish {
     let buffer_bytes = session.settings.lock().subscription_buffer();
     Wish {
         snapshot,
         buffer_bytes,
-        after: session.read_after(),
+        after: session.read_after(&[RelationId(object.0)]),
         resume,
         session: session.id(),
     }

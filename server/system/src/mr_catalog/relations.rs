@@ -49,6 +49,8 @@ struct Row {
     on_disk_bytes: u64,
     busy_us: Option<u64>,
     freshness_us: Option<u64>,
+    freshness_target_us: Option<u64>,
+    freshness_met: Option<f64>,
     watermark: Option<i64>,
     late_rows: Option<u64>,
     lag_seconds: Option<f64>,
@@ -128,6 +130,13 @@ impl Seen {
             row.bytes = account.total() as u64;
             row.on_disk_bytes = account.on_disk as u64;
         }
+        let target = (self.views.get(&relation)).and_then(|view| view.freshness_target);
+        if let Some(target) = target {
+            row.freshness_target_us = Some(target.as_micros() as u64);
+            let status = self.pipelines.iter().find(reads);
+            row.freshness_met =
+                status.and_then(|status| status.pipeline.share_within(target.as_nanos() as u64));
+        }
         if let Some(view) = self.views.get(&relation) {
             let activity = ActivityCounts::sum(view.activity.iter().flatten());
             row.busy_us = Some(activity.busy_ns / 1_000);
@@ -179,7 +188,7 @@ impl Seen {
 /// The median over the epochs that are remembered.
 fn freshness_us(status: &PipelineStatus) -> Option<u64> {
     let epochs = status.pipeline.epochs.iter().rev().take(64);
-    let mut times: Vec<u64> = epochs.map(|epoch| epoch.waited_ns + epoch.elapsed_ns).collect();
+    let mut times: Vec<u64> = epochs.map(|epoch| epoch.freshness_ns()).collect();
     times.sort_unstable();
     Some(times.get(times.len() / 2)? / 1_000)
 }
@@ -230,6 +239,11 @@ pub(super) fn relations(database: &Database) -> Columns {
         ("on_disk_bytes", numbers(rows.iter().map(|row| row.on_disk_bytes))),
         ("busy_us", optional(|row| row.busy_us)),
         ("freshness_us", optional(|row| row.freshness_us)),
+        ("freshness_target_us", optional(|row| row.freshness_target_us)),
+        (
+            "freshness_met",
+            Arc::new(Float64Array::from_iter(rows.iter().map(|row| row.freshness_met))),
+        ),
         ("watermark", Arc::new(watermarks.with_timezone("UTC"))),
         ("late_rows", optional(|row| row.late_rows)),
         (

@@ -212,6 +212,13 @@ pub const KEYS: &[Key] = &[
         set: |config, text| tuned(config, "batch_interval", text),
     },
     Key {
+        name: "freshness_target",
+        default: "none",
+        help: "How old what readers see may be, such as 50ms, of views that do not say it (WITH (freshness = ..)): epochs wait for company as \
+               long as that allows; none: as fresh as can be.",
+        set: |config, text| tuned(config, "freshness_target", text),
+    },
+    Key {
         name: "checkpoint_interval",
         default: "10s",
         help: "Time between two checkpoints, from which the next start resumes; off: no checkpoints.",

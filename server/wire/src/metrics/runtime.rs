@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use millrace_database::Database;
 use millrace_database::clock::now_ms;
 use millrace_database::database::sinks::SinkStatus;
-use millrace_engine::FeedStatus;
+use millrace_engine::{FeedStatus, PipelineStatus, ViewStatus};
 use millrace_resource::cpu::Durations;
 use millrace_resource::disk::{DiskScheduler, DiskTotals, Totals};
 use millrace_resource::memory::MemoryStatus;
@@ -170,6 +170,7 @@ impl Collector for RuntimeCollector {
         too_slow.encode(encoder.encode_descriptor(name, help, None, too_slow.metric_type())?)?;
         let views = runtime.views();
         let failed = views.iter().filter(|view| view.failure.is_some()).count();
+        let (paced, missing) = freshness_targets(&views, &runtime.pipelines());
         let waiting = |class| runtime.tasks_waiting(class) as i64;
         let times = runtime.cpu_times();
         for (class, (wait, poll)) in QueryClass::ALL.iter().zip(times.wait.iter().zip(&times.poll)) {
@@ -187,7 +188,7 @@ impl Collector for RuntimeCollector {
         }
         let help = "Time from the arrival of more urgent work to the suspension of a task";
         seconds(&mut encoder, "pause_latency", help, &times.pause)?;
-        let gauges: [(&str, &str, i64); 11] = [
+        let gauges: [(&str, &str, i64); 13] = [
             (
                 "tasks_paused",
                 "Tasks that are suspended for more urgent ones",
@@ -229,6 +230,16 @@ impl Collector for RuntimeCollector {
                 failed as i64,
             ),
             (
+                "views_with_freshness_target",
+                "Materialized views that have a target for their freshness",
+                paced,
+            ),
+            (
+                "views_missing_freshness_target",
+                "Materialized views of whose last epochs less than 99 % kept the target",
+                missing,
+            ),
+            (
                 "view_rows",
                 "Rows of all materialized views",
                 views.iter().map(|view| view.rows as i64).sum(),
@@ -250,6 +261,25 @@ impl Collector for RuntimeCollector {
         }
         Ok(())
     }
+}
+
+/// The share of a view's last epochs that must keep its target.
+const FRESHNESS_KEPT_MIN: f64 = 0.99;
+
+/// How many views have a target for their freshness, and how many do not keep it.
+fn freshness_targets(views: &[ViewStatus], pipelines: &[PipelineStatus]) -> (i64, i64) {
+    let mut counts = (0, 0);
+    for view in views {
+        let Some(target) = view.freshness_target else {
+            continue;
+        };
+        counts.0 += 1;
+        let mut pipelines = pipelines.iter();
+        let pipeline = pipelines.find(|status| status.pipeline.views.contains(&view.relation));
+        let kept = pipeline.and_then(|status| status.pipeline.share_within(target.as_nanos() as u64));
+        counts.1 += i64::from(kept.is_some_and(|kept| kept < FRESHNESS_KEPT_MIN));
+    }
+    counts
 }
 
 /// The limit, what counts against it, and who had to give way.

@@ -1,7 +1,7 @@
 // One relation: what is counted of it, its last minutes, its definition, some of its rows, and where its time goes.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { WITHOUT_WAITING, connection, isConnection, lines, runStatements, select } from "../api";
-import { bytes, cores, count, duration, instant, rate, short } from "../format";
+import { bytes, cores, count, duration, instant, percent, rate, short } from "../format";
 import { qualified } from "../names";
 import { TimeChart } from "../parts/chart";
 import { Grid } from "../parts/grid";
@@ -72,6 +72,11 @@ export function Detail({ node, takesFocus, onClose }: { node: Node; takesFocus: 
         {fresh !== undefined && (
           <Metric label="fresh in" tip={TERMS.freshness}>
             {duration(fresh)}
+          </Metric>
+        )}
+        {node.freshness_target_us != null && (
+          <Metric label={`within ${duration(node.freshness_target_us / 1e6)}`} tip={TERMS.freshnessTarget}>
+            {node.freshness_met === null ? "-" : percent(node.freshness_met)}
           </Metric>
         )}
         {node.bytes > 0 && (

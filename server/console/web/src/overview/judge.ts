@@ -3,7 +3,7 @@ import { cellText } from "../text";
 import { duration, plural, short } from "../format";
 import type { Node } from "./model";
 
-/** Behind the clock by more than this, something is wrong with a pipeline (seconds). */
+/** Behind the clock, or the view's target, by more than this, something is wrong with a pipeline (seconds). */
 const FRESHNESS_MAX = 2;
 const LAG_MAX = 10;
 
@@ -37,13 +37,14 @@ function judged(node: Node): [Node["status"], string | undefined] {
 /** Why a view is behind: its epoch takes long, or more comes than it can take. */
 function lateText(node: Node): string | undefined {
   const fresh = (node.freshness_us ?? 0) / 1e6;
+  const most = FRESHNESS_MAX + (node.freshness_target_us ?? 0) / 1e6;
   const analysis = node.watched?.analysis;
   const isOver = analysis?.head_room != null && analysis.head_room.rows_per_second <= analysis.rows_per_second;
-  if (node.underWay && node.underWay.seconds > FRESHNESS_MAX) {
+  if (node.underWay && node.underWay.seconds > most) {
     return `its epoch has been under way for ${node.underWay.isLonger ? "more than " : ""}${duration(Math.round(node.underWay.seconds))}`;
   }
   const waiting = node.rows_waiting ?? 0;
-  if (waiting > 0 && (fresh > FRESHNESS_MAX || isOver)) return `${waiting === 1 ? "1 row waits for its" : `${short(waiting)} rows wait for their`} epoch; the last ones took ${duration(fresh)}`;
+  if (waiting > 0 && (fresh > most || isOver)) return `${waiting === 1 ? "1 row waits for its" : `${short(waiting)} rows wait for their`} epoch; the last ones took ${duration(fresh)}`;
   return undefined;
 }
 

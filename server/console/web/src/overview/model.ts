@@ -25,6 +25,8 @@ export interface Relation {
   on_disk_bytes: number;
   busy_us: number | null;
   freshness_us: number | null;
+  freshness_target_us: number | null;
+  freshness_met: number | null;
   watermark: string | null;
   late_rows: number | null;
   lag_seconds: number | null;

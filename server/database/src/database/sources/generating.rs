@@ -188,7 +188,7 @@ impl Filling {
             let written = self.runtime.append(vec![(self.stream, rows)], None).await?;
             // Two writes are under way: one is written while the other goes through the views.
             if let Some(before) = before.replace(written) {
-                self.runtime.wait_for(&before).await?;
+                self.runtime.keep_up(&before).await?;
             }
             position = end;
         }

@@ -178,7 +178,7 @@ impl Reading {
             // Two writes are under way: one is written while the other goes through the views.
             if let Some(before) = before.replace(written) {
                 tokio::select! {
-                    waited = self.runtime.wait_for(&before) => waited.map_err(of_runtime)?,
+                    waited = self.runtime.keep_up(&before) => waited.map_err(of_runtime)?,
                     () = told(stopped) => return Err(End::Stopped),
                 }
             }

@@ -552,7 +552,7 @@ impl Replicating {
         });
         // What is written goes through the views before there is much more.
         tokio::select! {
-            waited = self.runtime.wait_for(&written) => Ok(waited.map_err(of_runtime)?),
+            waited = self.runtime.keep_up(&written) => Ok(waited.map_err(of_runtime)?),
             () = told(stopped) => Err(End::Stopped),
         }
     }

@@ -124,6 +124,7 @@ fn identity(query: &QueryDef, database: &str) -> String {
         slides,
         flow,
         priority,
+        freshness_us: _,
         on_error,
         keeps_errors: _,
         history_ms: _,

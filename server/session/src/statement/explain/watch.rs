@@ -174,6 +174,10 @@ fn profile(
         rows: after.view.rows as u64,
         state_bytes: after.view.state_bytes as u64,
         on_disk_bytes: after.view.on_disk_bytes as u64,
+        freshness_target: after
+            .view
+            .freshness_target
+            .map(|target| nanos(target, Duration::ZERO)),
         log: log(session, &before.moment.log, &after.moment.log),
         trace: None,
     }
