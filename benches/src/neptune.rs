@@ -8,6 +8,7 @@ pub mod pauses;
 pub mod simulated;
 pub mod targets;
 pub mod threads;
+mod together;
 mod work;
 
 use std::time::Duration;

@@ -6,7 +6,7 @@ use millrace_engine::CutTimes;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
 
 use super::Scale;
-use super::beside::{Outcome, bed, together};
+use super::together::{Outcome, bed, together};
 use super::work::BatchWork;
 use crate::drizzle::ysb::TypedEvents;
 use crate::error::BenchError;

@@ -4,6 +4,7 @@
 //! tells what SET said; those that are harmless in PostgreSQL and do nothing here are too, with a notice.
 
 mod form;
+mod harmless;
 pub mod known;
 
 use std::collections::BTreeMap;

@@ -4,6 +4,7 @@ use millrace_postgres::SERVER_VERSION;
 
 use super::form::Form;
 pub use super::form::Known;
+pub use super::harmless::HARMLESS;
 use crate::flow;
 
 impl Known {
@@ -18,7 +19,12 @@ impl Known {
     }
 }
 
-const fn known(name: &'static str, default: &'static str, form: Form, description: &'static str) -> Known {
+pub(super) const fn known(
+    name: &'static str,
+    default: &'static str,
+    form: Form,
+    description: &'static str,
+) -> Known {
     Known {
         name,
         default,
@@ -427,166 +433,6 @@ pub const KNOWN: &[Known] = &[
         Form::OneOf(&["content", "document"]),
         "Accepted for drivers.",
     ),
-];
-
-const fn harmless(name: &'static str, default: &'static str, form: Form) -> Known {
-    known(name, default, form, "Of PostgreSQL; it has no effect here.")
-}
-
-/// Settings of PostgreSQL that change how fast it answers or what it writes into its log, and never an answer. They are
-/// taken, so that scripts written for it run, and the client is told that they do nothing. Defaults are PostgreSQL's.
-pub const HARMLESS: &[Known] = &[
-    harmless("backend_flush_after", "0", Form::Quantity),
-    harmless("commit_delay", "0", Form::Quantity),
-    harmless("commit_siblings", "5", Form::Quantity),
-    harmless(
-        "compute_query_id",
-        "auto",
-        Form::OneOf(&["auto", "regress", "on", "off"]),
-    ),
-    harmless(
-        "constraint_exclusion",
-        "partition",
-        Form::OneOf(&["partition", "on", "off"]),
-    ),
-    harmless("cpu_index_tuple_cost", "0.005", Form::Quantity),
-    harmless("cpu_operator_cost", "0.0025", Form::Quantity),
-    harmless("cpu_tuple_cost", "0.01", Form::Quantity),
-    harmless("cursor_tuple_fraction", "0.1", Form::Quantity),
-    harmless("deadlock_timeout", "1s", Form::Quantity),
-    harmless("debug_pretty_print", "on", Form::Boolean),
-    harmless("debug_print_parse", "off", Form::Boolean),
-    harmless("debug_print_plan", "off", Form::Boolean),
-    harmless("debug_print_rewritten", "off", Form::Boolean),
-    harmless("default_statistics_target", "100", Form::Quantity),
-    harmless("default_toast_compression", "pglz", Form::OneOf(&["pglz", "lz4"])),
-    harmless("effective_cache_size", "4GB", Form::Quantity),
-    harmless("effective_io_concurrency", "1", Form::Quantity),
-    harmless("enable_async_append", "on", Form::Boolean),
-    harmless("enable_bitmapscan", "on", Form::Boolean),
-    harmless("enable_gathermerge", "on", Form::Boolean),
-    harmless("enable_hashagg", "on", Form::Boolean),
-    harmless("enable_hashjoin", "on", Form::Boolean),
-    harmless("enable_incremental_sort", "on", Form::Boolean),
-    harmless("enable_indexonlyscan", "on", Form::Boolean),
-    harmless("enable_indexscan", "on", Form::Boolean),
-    harmless("enable_material", "on", Form::Boolean),
-    harmless("enable_memoize", "on", Form::Boolean),
-    harmless("enable_mergejoin", "on", Form::Boolean),
-    harmless("enable_nestloop", "on", Form::Boolean),
-    harmless("enable_parallel_append", "on", Form::Boolean),
-    harmless("enable_parallel_hash", "on", Form::Boolean),
-    harmless("enable_partition_pruning", "on", Form::Boolean),
-    harmless("enable_partitionwise_aggregate", "off", Form::Boolean),
-    harmless("enable_partitionwise_join", "off", Form::Boolean),
-    harmless("enable_seqscan", "on", Form::Boolean),
-    harmless("enable_sort", "on", Form::Boolean),
-    harmless("enable_tidscan", "on", Form::Boolean),
-    harmless("from_collapse_limit", "8", Form::Quantity),
-    harmless("geqo", "on", Form::Boolean),
-    harmless("geqo_effort", "5", Form::Quantity),
-    harmless("geqo_generations", "0", Form::Quantity),
-    harmless("geqo_pool_size", "0", Form::Quantity),
-    harmless("geqo_selection_bias", "2", Form::Quantity),
-    harmless("geqo_threshold", "12", Form::Quantity),
-    harmless("gin_fuzzy_search_limit", "0", Form::Quantity),
-    harmless("gin_pending_list_limit", "4MB", Form::Quantity),
-    harmless("hash_mem_multiplier", "2", Form::Quantity),
-    harmless("jit_above_cost", "100000", Form::Quantity),
-    harmless("jit_inline_above_cost", "500000", Form::Quantity),
-    harmless("jit_optimize_above_cost", "500000", Form::Quantity),
-    harmless("join_collapse_limit", "8", Form::Quantity),
-    harmless("log_duration", "off", Form::Boolean),
-    harmless(
-        "log_error_verbosity",
-        "default",
-        Form::OneOf(&["terse", "default", "verbose"]),
-    ),
-    harmless("log_executor_stats", "off", Form::Boolean),
-    harmless("log_lock_waits", "off", Form::Boolean),
-    harmless("log_min_duration_sample", "-1", Form::Quantity),
-    harmless(
-        "log_min_error_statement",
-        "error",
-        Form::OneOf(&[
-            "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
-            "fatal", "panic",
-        ]),
-    ),
-    harmless(
-        "log_min_messages",
-        "warning",
-        Form::OneOf(&[
-            "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log",
-            "fatal", "panic",
-        ]),
-    ),
-    harmless("log_parameter_max_length", "-1", Form::Quantity),
-    harmless("log_parameter_max_length_on_error", "0", Form::Quantity),
-    harmless("log_parser_stats", "off", Form::Boolean),
-    harmless("log_planner_stats", "off", Form::Boolean),
-    harmless("log_replication_commands", "off", Form::Boolean),
-    harmless(
-        "log_statement",
-        "none",
-        Form::OneOf(&["none", "ddl", "mod", "all"]),
-    ),
-    harmless("log_statement_sample_rate", "1", Form::Quantity),
-    harmless("log_statement_stats", "off", Form::Boolean),
-    harmless("log_temp_files", "-1", Form::Quantity),
-    harmless("log_transaction_sample_rate", "0", Form::Quantity),
-    harmless("maintenance_io_concurrency", "10", Form::Quantity),
-    harmless("maintenance_work_mem", "64MB", Form::Quantity),
-    harmless("max_parallel_maintenance_workers", "2", Form::Quantity),
-    harmless("max_parallel_workers", "8", Form::Quantity),
-    harmless("max_parallel_workers_per_gather", "2", Form::Quantity),
-    harmless("max_stack_depth", "2MB", Form::Quantity),
-    harmless("min_parallel_index_scan_size", "512kB", Form::Quantity),
-    harmless("min_parallel_table_scan_size", "8MB", Form::Quantity),
-    harmless("parallel_leader_participation", "on", Form::Boolean),
-    harmless("parallel_setup_cost", "1000", Form::Quantity),
-    harmless("parallel_tuple_cost", "0.1", Form::Quantity),
-    harmless(
-        "plan_cache_mode",
-        "auto",
-        Form::OneOf(&["auto", "force_generic_plan", "force_custom_plan"]),
-    ),
-    harmless("random_page_cost", "4", Form::Quantity),
-    harmless("recursive_worktable_factor", "10", Form::Quantity),
-    harmless("seq_page_cost", "1", Form::Quantity),
-    harmless(
-        "stats_fetch_consistency",
-        "cache",
-        Form::OneOf(&["none", "cache", "snapshot"]),
-    ),
-    harmless("temp_buffers", "8MB", Form::Quantity),
-    harmless("temp_tablespaces", "", Form::Text),
-    harmless("track_counts", "on", Form::Boolean),
-    harmless("track_functions", "none", Form::OneOf(&["none", "pl", "all"])),
-    harmless("track_io_timing", "off", Form::Boolean),
-    harmless("track_wal_io_timing", "off", Form::Boolean),
-    harmless("transaction_deferrable", "off", Form::Boolean),
-    harmless("update_process_title", "on", Form::Boolean),
-    harmless("vacuum_cost_delay", "0", Form::Quantity),
-    harmless("vacuum_cost_limit", "200", Form::Quantity),
-    harmless("vacuum_cost_page_dirty", "20", Form::Quantity),
-    harmless("vacuum_cost_page_hit", "1", Form::Quantity),
-    harmless("vacuum_cost_page_miss", "2", Form::Quantity),
-    harmless("vacuum_failsafe_age", "1600000000", Form::Quantity),
-    harmless("vacuum_freeze_min_age", "50000000", Form::Quantity),
-    harmless("vacuum_freeze_table_age", "150000000", Form::Quantity),
-    harmless("vacuum_multixact_failsafe_age", "1600000000", Form::Quantity),
-    harmless("vacuum_multixact_freeze_min_age", "5000000", Form::Quantity),
-    harmless("vacuum_multixact_freeze_table_age", "150000000", Form::Quantity),
-    harmless(
-        "wal_compression",
-        "off",
-        Form::OneOf(&["pglz", "lz4", "zstd", "on", "off"]),
-    ),
-    harmless("wal_init_zero", "on", Form::Boolean),
-    harmless("wal_recycle", "on", Form::Boolean),
-    harmless("wal_skip_threshold", "2MB", Form::Quantity),
-    harmless("work_mem", "4MB", Form::Quantity),
 ];
 
 /// The setting of that name, and whether it is one that has no effect.
