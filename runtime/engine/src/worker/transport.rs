@@ -101,7 +101,7 @@ pub trait Transport: Send + Sync {
     /// The oldest version of a view that a reader may still look at.
     fn low_water(&self, view: RelationId) -> u64;
 
-    /// Calls [`Worker::wake`] at this time (nanoseconds since the worker's start).
+    /// Calls [`wake`](super::Worker::wake) at this time (nanoseconds since the worker's start).
     fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, timer: Timer, at: u64);
 
     /// Sees a transfer between workers through. It takes no cpu slot.
