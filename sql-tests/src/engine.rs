@@ -25,8 +25,8 @@ use millrace_database::DatabaseOptions;
 use millrace_database::database::engine;
 use millrace_engine::clock::VirtualClock;
 use millrace_engine::{
-    QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind, SourceSpec,
-    ViewSpec, WriteToken,
+    CutTimes, QueryOptions, RestoredView, Runtime, RuntimeError, RuntimeOptions, Snapshot, SourceKind,
+    SourceSpec, ViewSpec, WriteToken,
 };
 use millrace_functions::sql::{comparisons, rewrite};
 use millrace_planner::relation::attach;
@@ -184,6 +184,7 @@ pub struct Engine {
     cores: usize,
     next_id: AtomicU64,
     keeps_checkpoints: bool,
+    cuts: CutTimes,
     made: Mutex<Vec<Made>>,
 }
 
@@ -213,6 +214,7 @@ impl Engine {
             cores,
             next_id: AtomicU64::new(1),
             keeps_checkpoints: false,
+            cuts: CutTimes::default(),
             made: Mutex::default(),
         })
     }
@@ -223,6 +225,12 @@ impl Engine {
         self.keeps_checkpoints = true;
     }
 
+    /// From now on what is written waits for company for so long, until somebody reads it.
+    pub fn pace(&mut self, freshness: Option<Duration>) {
+        self.cuts.freshness = freshness;
+        self.runtime.set_cut_times(self.cuts);
+    }
+
     fn start_runtime(&self) -> Result<Runtime, RuntimeError> {
         let options = RuntimeOptions {
             clock: Arc::clone(&self.clock) as _,
@@ -230,6 +238,7 @@ impl Engine {
                 .keeps_checkpoints
                 .then(|| Arc::clone(self.store.checkpoints())),
             checkpoint_interval: Some(CHECKPOINT_INTERVAL),
+            cuts: self.cuts,
             ..RuntimeOptions::new(self.cores)
         };
         Runtime::start(options, Arc::clone(self.store.logs()))

@@ -313,6 +313,7 @@ impl Runtime {
             }
             for pipeline in behind {
                 self.engine.workers.input_arrived(pipeline);
+                self.engine.workers.hurry(pipeline);
             }
             progress
                 .changed()

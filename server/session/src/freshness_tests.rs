@@ -117,3 +117,18 @@ async fn the_server_has_a_target_for_those_that_say_none() {
     assert_eq!(g.ok(targets).await, ["mv|3600000000", "plain|null"]);
     assert_eq!(g.ok("SELECT n FROM mv").await, ["2"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_waits_for_no_company() {
+    let f = fixture().await;
+    f.ok("ALTER SYSTEM SET checkpoint_interval = 'off'").await;
+    first_epoch(&f).await;
+    for id in 1..=30 {
+        f.ok(&format!("INSERT INTO t VALUES ({id}, 10)")).await;
+        if id % 7 == 0 {
+            f.ok("SELECT n FROM mv").await;
+        }
+    }
+    let g = f.killed().await;
+    assert_eq!(g.ok("SELECT n, total FROM mv").await, ["31|300"]);
+}

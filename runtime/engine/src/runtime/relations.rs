@@ -244,8 +244,14 @@ impl Runtime {
     /// # Errors
     /// The runtime is shutting down.
     pub async fn settled(&self, stream: RelationId) -> Result<u64> {
-        self.until(|engine| !engine.writes.feeds.lock().has_waiting(stream))
-            .await?;
+        self.until(|engine| {
+            let is_waiting = engine.writes.feeds.lock().has_waiting(stream);
+            if is_waiting {
+                engine.hurry(&[stream]);
+            }
+            !is_waiting
+        })
+        .await?;
         Ok(self.engine.logs.head(stream.0))
     }
 

@@ -156,8 +156,12 @@ impl Runtime {
     /// The runtime is shutting down.
     pub async fn caught_up(&self) -> Result<()> {
         self.until(|engine| {
-            let mut behind = engine.checkpoints.catching_up.lock();
-            behind.retain(|relation, head| engine.versions.end(*relation) < *head);
+            let behind: Vec<RelationId> = {
+                let mut behind = engine.checkpoints.catching_up.lock();
+                behind.retain(|relation, head| engine.versions.end(*relation) < *head);
+                behind.keys().copied().collect()
+            };
+            engine.hurry(&behind);
             behind.is_empty()
         })
         .await
