@@ -170,7 +170,8 @@ impl Collector for RuntimeCollector {
         too_slow.encode(encoder.encode_descriptor(name, help, None, too_slow.metric_type())?)?;
         let views = runtime.views();
         let failed = views.iter().filter(|view| view.failure.is_some()).count();
-        let (paced, missing) = freshness_targets(&views, &runtime.pipelines());
+        let pipelines = runtime.pipelines();
+        let (paced, missing) = freshness_targets(&views, &pipelines);
         let waiting = |class| runtime.tasks_waiting(class) as i64;
         let times = runtime.cpu_times();
         for (class, (wait, poll)) in QueryClass::ALL.iter().zip(times.wait.iter().zip(&times.poll)) {
@@ -212,8 +213,7 @@ impl Collector for RuntimeCollector {
             (
                 "writes_waiting",
                 "Durable writes that wait for their epoch",
-                runtime
-                    .pipelines()
+                pipelines
                     .iter()
                     .map(|pipeline| pipeline.writes_waiting as i64)
                     .sum(),
