@@ -100,6 +100,17 @@ impl RuntimeError {
         RuntimeError::Resource(ResourceError::WorkerLost(worker))
     }
 
+    /// Why a view failed, for those who read it.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            RuntimeError::DataFusion(error) => match error.find_root() {
+                DataFusionError::ResourcesExhausted(why) => why.clone(),
+                _ => self.to_string(),
+            },
+            _ => self.to_string(),
+        }
+    }
+
     /// Whether it failed because memory ran out.
     pub fn is_out_of_memory(&self) -> bool {
         match self {

@@ -51,6 +51,7 @@ mod external_tests;
 mod forecasting;
 #[cfg(test)]
 mod freshness_tests;
+mod functions;
 #[cfg(test)]
 mod health_tests;
 #[cfg(test)]

@@ -322,7 +322,7 @@ impl Worker {
             }
             // Batches stay away only if the worker is gone that sends them, and then the view is filled again.
             Ok(Err(RuntimeError::Resource(ResourceError::WorkerLost(_)))) => return Outcome::Unwanted,
-            Ok(Err(error)) => (error.to_string(), error.is_out_of_memory()),
+            Ok(Err(error)) => (error.reason(), error.is_out_of_memory()),
             Err(_) => ("an operator panicked; see the log".to_owned(), false),
         };
         Parts::new(&flows_of(ready), &self.fetch_batches(ready))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Fields};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{self, CreateView};
+use datafusion::sql::sqlparser::ast::{self, CreateTableOptions, CreateView, SqlOption};
 use millrace_catalog::connector::options::length;
 use millrace_catalog::flow::FlowDef;
 use millrace_catalog::scope::Scope;
@@ -43,6 +43,7 @@ pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlR
     if view.temporary {
         return Err(SqlError::unsupported("temporary views are not supported"));
     }
+    refuse_options(&view.options)?;
     let columns: Vec<String> = view
         .columns
         .iter()
@@ -203,6 +204,28 @@ pub(super) fn emit(session: &Session, clause: &Emit) -> SqlResult<millrace_plann
 /// Whether overlapping windows are put together from panes.
 pub(super) fn slides(session: &Session) -> bool {
     session.setting("sliding_windows").as_deref() != Some("recompute")
+}
+
+/// Refuses options of a view that is not materialized.
+fn refuse_options(options: &CreateTableOptions) -> SqlResult<()> {
+    let (CreateTableOptions::With(options)
+    | CreateTableOptions::Options(options)
+    | CreateTableOptions::Plain(options)
+    | CreateTableOptions::TableProperties(options)) = options
+    else {
+        return Ok(());
+    };
+    let Some(option) = options.first() else {
+        return Ok(());
+    };
+    let name = match option {
+        SqlOption::KeyValue { key, .. } | SqlOption::Ident(key) => millrace_parser::fold(key),
+        other => other.to_string(),
+    };
+    Err(
+        SqlError::unsupported(format!("option \"{name}\" of a view is not supported"))
+            .with_hint("A view that is not materialized has no options."),
+    )
 }
 
 /// What the options of a view say.

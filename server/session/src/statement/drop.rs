@@ -10,6 +10,7 @@ use millrace_parser::ast::{DropBehavior, DropStatement, ObjectKind as Kind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::{ObjectId, ObjectKind};
 
+use crate::functions;
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
@@ -169,6 +170,7 @@ impl Dropping {
             });
         }
         sequences::check_unused(&scope.catalog, &all)?;
+        functions::check_unused(&scope.catalog, &all)?;
         check_columns(&scope.catalog, &contained, &all)?;
         let gone: Vec<Arc<Object>> = all
             .iter()
