@@ -70,6 +70,16 @@ impl Lowering {
             parts.push(operator);
         }
         let Some(hop) = hop else { return Ok(None) };
+        // A pane knows no window: what is computed over its ends is not put together from panes.
+        let is_window = |column: usize| hop.windows.iter().any(|window| window.column == column);
+        let reads_window = |call: &AggregateCall| {
+            let columns = (call.arguments.iter().copied()).chain(call.filter);
+            let mut columns = columns.chain(call.order_by.iter().map(|(column, _)| *column));
+            columns.any(is_window)
+        };
+        if calls.iter().any(reads_window) {
+            return Ok(None);
+        }
         let keys: Vec<usize> = (0..group_columns)
             .filter(|group| !hop.windows.iter().any(|window| window.column == *group))
             .collect();
