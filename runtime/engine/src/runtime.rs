@@ -301,13 +301,7 @@ impl Runtime {
         loop {
             progress.borrow_and_update();
             // Pipelines may become one meanwhile: they are asked for again each time.
-            let mut behind = self.engine.timers.pipelines();
-            behind.retain(|pipeline| {
-                self.engine
-                    .versions
-                    .now(*pipeline)
-                    .is_some_and(|reached| reached < now)
-            });
+            let behind = self.engine.versions.behind(&self.engine.timers.views(), now);
             if behind.is_empty() {
                 return Ok(());
             }

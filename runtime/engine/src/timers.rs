@@ -168,8 +168,13 @@ impl Timers {
         }
     }
 
+    /// The views that time alone can change, those included that are not visible yet.
+    pub fn views(&self) -> Vec<RelationId> {
+        self.state.lock().views.keys().copied().collect()
+    }
+
     /// The pipelines in which time alone can change something.
-    pub fn pipelines(&self) -> Vec<PipelineId> {
+    fn pipelines(&self) -> Vec<PipelineId> {
         let mut pipelines: Vec<PipelineId> = self
             .state
             .lock()

@@ -221,13 +221,15 @@ impl Versions {
         self.state.lock().version(relation, true)
     }
 
-    /// The time of the pipeline's last committed epoch; none if there was none, or no such pipeline.
-    pub fn now(&self, pipeline: PipelineId) -> Option<i64> {
-        self.state
-            .lock()
-            .pipelines
-            .get(&pipeline)
-            .map(|committed| committed.now)
+    /// The pipelines of those views that are visible as of an earlier time.
+    pub fn behind(&self, views: &[RelationId], time: i64) -> HashSet<PipelineId> {
+        let state = self.state.lock();
+        let pipelines = views.iter().filter_map(|view| state.pipeline_of.get(view));
+        let is_behind = |pipeline: &&PipelineId| {
+            let committed = state.pipelines.get(*pipeline);
+            committed.is_some_and(|committed| committed.now < time)
+        };
+        pipelines.filter(is_behind).copied().collect()
     }
 
     /// The epoch and all before it are what readers see from now on.

@@ -31,9 +31,10 @@ enum Keys {
 }
 
 impl GroupKeys {
-    /// For one epoch. The first `columns` of the schema are the key.
+    /// For one epoch. The first `columns` of the schema are the key. Any of them may be NULL, whatever the schema says: that is what an
+    /// expression that failed leaves, and DataFusion's groups keep no NULLs of columns that cannot be.
     pub fn passing(schema: &SchemaRef, columns: usize) -> Result<Self> {
-        let schema: SchemaRef = Arc::new(Schema::new(schema.fields()[..columns].to_vec()));
+        let schema: SchemaRef = nullable(&Arc::new(Schema::new(schema.fields()[..columns].to_vec())));
         let keys = match columns {
             0 => Keys::Nothing,
             _ => Keys::Passing(new_group_values(Arc::clone(&schema), &GroupOrdering::None)?),
@@ -252,6 +253,25 @@ mod tests {
         assert_eq!(keys.intern(&second, 4).unwrap(), [2, 0, 1, 0]);
         let values = keys.values(&[1, 0]).unwrap();
         assert!(values[0].is_null(0) && values[0].as_primitive::<Float64Type>().value(1) == 2.0);
+    }
+
+    #[test]
+    fn keys_that_cannot_be_null_are_null_where_an_expression_failed() {
+        let fields = schema()
+            .fields()
+            .iter()
+            .map(|field| field.as_ref().clone().with_nullable(false))
+            .collect::<Vec<_>>();
+        let schema = Arc::new(Schema::new(fields));
+        let mut keys = GroupKeys::passing(&schema, 2).unwrap();
+        assert_eq!(keys.intern(&rows(&[(Some(3.0), "a")]), 1).unwrap(), [0]);
+        assert_eq!(
+            keys.intern(&rows(&[(None, "a"), (Some(0.0), "a"), (None, "a")]), 3)
+                .unwrap(),
+            [1, 2, 1]
+        );
+        let all = keys.take_all().unwrap();
+        assert!(all[0].is_null(1) && all[0].as_primitive::<Float64Type>().value(2) == 0.0);
     }
 
     #[test]
