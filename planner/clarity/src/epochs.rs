@@ -24,9 +24,16 @@ pub struct EpochSample {
     pub rows: u64,
     /// Time of its tasks.
     pub busy: Nanoseconds,
-    /// Time for which its input waited for the driver, and from its cut to its end.
+    /// Time for which the oldest of its input waited to be cut, whatever for, and from its cut to its end.
     pub waited: Nanoseconds,
     pub elapsed: Nanoseconds,
+}
+
+impl EpochSample {
+    /// From the arrival of the oldest of its input to its end.
+    pub fn freshness(&self) -> Nanoseconds {
+        self.waited + self.elapsed
+    }
 }
 
 /// What the schedulers saw of a view's pipeline while it was watched.

@@ -244,17 +244,12 @@ fn analyse_stage(stage: &ViewStage, watched: Nanoseconds, all_cores: f64) -> Vie
 
 /// The share of epochs whose input was not older at their end.
 fn met(samples: &[EpochSample], target: Nanoseconds) -> Option<f64> {
-    let within = samples
-        .iter()
-        .filter(|sample| sample.waited + sample.elapsed <= target);
+    let within = samples.iter().filter(|sample| sample.freshness() <= target);
     (!samples.is_empty()).then(|| within.count() as f64 / samples.len() as f64)
 }
 
 fn freshness(samples: &[EpochSample]) -> Option<Freshness> {
-    let mut times: Vec<Nanoseconds> = samples
-        .iter()
-        .map(|sample| sample.waited + sample.elapsed)
-        .collect();
+    let mut times: Vec<Nanoseconds> = samples.iter().map(EpochSample::freshness).collect();
     times.sort_unstable();
     let at = |share: f64| {
         times

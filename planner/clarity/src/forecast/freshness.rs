@@ -11,7 +11,7 @@ use super::view::ViewForecast;
 use crate::profile::Nanoseconds;
 use crate::units::{duration, percent};
 
-/// The share of the target that is planned for; the rest is for what no epoch has shown yet.
+/// The share of the target that is planned for, as by the scheduler (`schedule/local/pace`); the rest is for what no epoch has shown yet.
 const PLANNED: f64 = 0.9;
 
 /// What is forecast of a target.

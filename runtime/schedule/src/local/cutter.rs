@@ -513,6 +513,24 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_waits_for_no_company() {
+        let checkpoint = |cutter: &Clocked| {
+            let pipeline = cutter.pipeline;
+            LocalEvent::Driver(ToWorker::Checkpoint { pipeline, version: 5 })
+        };
+        let mut cutter = Clocked::new(0, 1_000 * MS);
+        assert!(!cutter.input(10 * MS));
+        let event = checkpoint(&cutter);
+        assert!(cutter.on(event, 11 * MS));
+        let mut cutter = Clocked::new(1_000 * MS, 0);
+        let event = checkpoint(&cutter);
+        assert!(
+            !cutter.input(10 * MS) && !cutter.on(event, 11 * MS),
+            "a set interval is kept"
+        );
+    }
+
+    #[test]
     fn a_set_interval_is_kept() {
         let mut cutter = Clocked::new(50 * MS, 0);
         assert!(!cutter.input(10 * MS) && !cutter.hurry(20 * MS) && !cutter.woken(49 * MS));
