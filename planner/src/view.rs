@@ -29,6 +29,7 @@ mod window;
 
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use millrace_sql::streaming::may_fail;
 use millrace_sql::workarounds::subquery::single_rows;
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +101,7 @@ pub fn plan_view(state: &SessionState, plan: LogicalPlan, options: ViewOptions) 
     check::check(&plan)?;
     let plan = single_rows(plan)?;
     let plan = distinct_on::as_first_rows(plan)?;
-    let plan = optimize::optimize(state, plan)?;
+    let plan = may_fail::counted_as_null(plan, |plan| optimize::optimize(state, plan))?;
     clock::check(&plan)?;
     let plan = temporal::narrow(plan)?;
     lower::lower(state, &plan, options)

@@ -50,6 +50,11 @@ pub trait CatalogReader {
         Ok(())
     }
 
+    /// Whether the plan is one of a view, which goes on with NULL where an expression fails.
+    fn plans_view(&self) -> bool {
+        false
+    }
+
     /// Whether a column holds the time at which its row was written (`AS PROCTIME()`).
     fn is_proctime(&self, _table: &TableReference, _column: &str) -> bool {
         false

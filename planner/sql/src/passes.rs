@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::binding::Binding;
 use crate::postgres::{names, set_returning};
-use crate::streaming::{time_join, windows};
+use crate::streaming::{may_fail, time_join, windows};
 use crate::workarounds::{
     aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, recursive_numbers,
     subquery, unread_clauses, values_subquery, with_recursive,
@@ -185,7 +185,10 @@ pub const PASSES: &[Pass] = &[
         name: "subqueries",
         what: "makes joins of LATERAL, and of the subqueries that DataFusion cannot plan or answers wrongly",
         why_here: "last: it builds plans by the types and nodes that the passes before have settled",
-        step: Step::Plan(|plan, _| subquery::decorrelate(plan)),
+        step: Step::Plan(|plan, binding| match binding.catalog().plans_view() {
+            true => may_fail::counted_as_null(plan, subquery::decorrelate),
+            false => subquery::decorrelate(plan),
+        }),
     },
 ];
 

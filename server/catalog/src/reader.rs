@@ -86,6 +86,8 @@ pub struct Reader<'a> {
     /// owner, which are looked at where the view is named.
     checked: Option<&'a Scope>,
     depth: usize,
+    /// Whether the plan is one of a materialized view.
+    plans_view: bool,
     used: RefCell<BTreeMap<String, BoundName>>,
     /// The functions in JavaScript that were named, under the names by which their calls go on.
     javascript: RefCell<BTreeMap<String, Javascript>>,
@@ -113,6 +115,7 @@ impl<'a> Reader<'a> {
             scope: None,
             checked: None,
             depth: 0,
+            plans_view: false,
             used: RefCell::default(),
             javascript: RefCell::default(),
             is_of_statement: Cell::default(),
@@ -129,6 +132,7 @@ impl<'a> Reader<'a> {
     ) -> Self {
         Reader {
             bound: &query.names,
+            plans_view: true,
             ..Reader::new(system, state, catalog, database, &query.search_path)
         }
     }
@@ -405,6 +409,7 @@ impl<'a> Reader<'a> {
             scope: self.scope,
             checked: None,
             depth: self.depth + 1,
+            plans_view: self.plans_view,
             used: RefCell::default(),
             javascript: RefCell::default(),
             is_of_statement: Cell::default(),
@@ -512,6 +517,10 @@ impl TypeNames for Reader<'_> {
 }
 
 impl CatalogReader for Reader<'_> {
+    fn plans_view(&self) -> bool {
+        self.plans_view
+    }
+
     fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
         self.resolve(name).map_err(Into::into)
     }
