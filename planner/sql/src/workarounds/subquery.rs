@@ -225,11 +225,7 @@ impl Decorrelator<'_> {
         let mut conditions = vec![];
         let mut changed = false;
         for condition in split_conjunction(&filter.predicate) {
-            let place = match condition {
-                Expr::Exists(_) | Expr::InSubquery(_) => Place::Condition,
-                Expr::Not(inner) if matches!(inner.as_ref(), Expr::Exists(_)) => Place::Condition,
-                _ => Place::WithinCondition,
-            };
+            let place = Place::in_condition(condition);
             conditions.push(self.expression(condition.clone(), &mut input, place, &mut changed)?);
         }
         if !changed {
@@ -371,7 +367,8 @@ impl Decorrelator<'_> {
                     subquery,
                     negated,
                 }) => {
-                    let is_member = self.member(input, *expr, &subquery.subquery)?;
+                    let tells_null = negated || place.tells_null();
+                    let is_member = self.member(input, *expr, &subquery.subquery, tells_null)?;
                     if negated { not(is_member) } else { is_member }
                 }
                 Expr::SetComparison(SetComparison {
@@ -380,9 +377,11 @@ impl Decorrelator<'_> {
                     op,
                     quantifier,
                 }) => match quantifier {
-                    SetQuantifier::Any => self.any(input, *expr, op, &subquery.subquery)?,
+                    SetQuantifier::Any => {
+                        self.any(input, *expr, op, &subquery.subquery, place.tells_null())?
+                    }
                     SetQuantifier::All => match op.negate() {
-                        Some(negated) => not(self.any(input, *expr, negated, &subquery.subquery)?),
+                        Some(negated) => not(self.any(input, *expr, negated, &subquery.subquery, true)?),
                         None => {
                             return Ok(Transformed::no(Expr::SetComparison(SetComparison {
                                 expr,

@@ -5,19 +5,38 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, NullEquality, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions::expr_fn::coalesce;
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, lit};
 
-/// Every outer column that a plan names, its subqueries' included, each once.
+/// Every column outside of a plan that it or a subquery in it names, each once.
 pub(super) fn outer_columns(plan: &LogicalPlan) -> Result<Vec<(FieldRef, Column)>> {
     let mut found: Vec<(FieldRef, Column)> = vec![];
-    plan.apply_with_subqueries(|node| {
+    plan.apply(|node| {
         node.apply_expressions(|expression| {
             expression.apply(|inner| {
-                if let Expr::OuterReferenceColumn(field, column) = inner
-                    && !found.iter().any(|(_, known)| known == column)
-                {
-                    found.push((field.clone(), column.clone()));
+                let named = match inner {
+                    Expr::OuterReferenceColumn(field, column) => vec![(field.clone(), column.clone())],
+                    Expr::Exists(Exists { subquery, .. })
+                    | Expr::InSubquery(InSubquery { subquery, .. })
+                    | Expr::ScalarSubquery(subquery)
+                    | Expr::SetComparison(SetComparison { subquery, .. }) => {
+                        let mut named = outer_columns(&subquery.subquery)?;
+                        // What the operation reads is nearer than what is outside of the plan.
+                        named.retain(|(_, column)| {
+                            !node
+                                .inputs()
+                                .iter()
+                                .any(|input| input.schema().has_column(column))
+                        });
+                        named
+                    }
+                    _ => vec![],
+                };
+                for (field, column) in named {
+                    if !found.iter().any(|(_, known)| *known == column) {
+                        found.push((field, column));
+                    }
                 }
                 Ok(TreeNodeRecursion::Continue)
             })

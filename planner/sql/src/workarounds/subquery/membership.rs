@@ -40,12 +40,13 @@ impl Decorrelator<'_> {
         Ok(mark)
     }
 
-    /// `value IN (subquery)`.
+    /// `value IN (subquery)`; where NULL is as good as false, it may be false for NULL.
     pub(super) fn member(
         &mut self,
         input: &mut LogicalPlan,
         value: Expr,
         subquery: &LogicalPlan,
+        tells_null: bool,
     ) -> Result<Expr> {
         let value_nullable = value.nullable(input.schema())?;
         let (element, element_nullable) = (first_column(subquery), subquery.schema().field(0).is_nullable());
@@ -85,20 +86,24 @@ impl Decorrelator<'_> {
             })?
         };
         *input = plan;
+        if !tells_null {
+            return Ok(is_match);
+        }
         let unknown = self.unknown(input, &value, value_nullable, subquery, element_nullable, vec![])?;
         three_valued(is_match, unknown)
     }
 
-    /// `value op ANY (subquery)`.
+    /// `value op ANY (subquery)`; `tells_null` as for [`Self::member`].
     pub(super) fn any(
         &mut self,
         input: &mut LogicalPlan,
         value: Expr,
         operator: Operator,
         subquery: &LogicalPlan,
+        tells_null: bool,
     ) -> Result<Expr> {
         if operator == Operator::Eq {
-            return self.member(input, value, subquery);
+            return self.member(input, value, subquery, tells_null);
         }
         let element = first_column(subquery);
         let (least, greatest) = (self.fresh("least"), self.fresh("greatest"));

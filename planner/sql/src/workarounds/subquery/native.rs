@@ -2,7 +2,7 @@
 
 use datafusion::common::tree_node::TreeNode;
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, Operator};
 
@@ -13,11 +13,50 @@ use super::bind::{contains_subquery, outer_columns};
 pub(super) enum Place {
     /// A condition of a WHERE by itself.
     Condition,
-    /// Within a condition of a WHERE.
+    /// Within a condition of a WHERE, below nothing but AND and OR.
+    Alternative,
+    /// Elsewhere within a condition of a WHERE.
     WithinCondition,
     /// A select list.
     SelectList,
     Elsewhere,
+}
+
+impl Place {
+    /// Whether it makes a difference if a membership is NULL or false.
+    pub(super) fn tells_null(self) -> bool {
+        !matches!(self, Place::Condition | Place::Alternative)
+    }
+
+    /// The place of the subqueries in a condition of a WHERE.
+    pub(super) fn in_condition(condition: &Expr) -> Place {
+        match condition {
+            Expr::Exists(_) => Place::Condition,
+            Expr::InSubquery(InSubquery { expr, .. }) if has_no_membership(expr) => Place::Condition,
+            Expr::Not(inner) if matches!(inner.as_ref(), Expr::Exists(_)) => Place::Condition,
+            _ if are_alternatives(condition) => Place::Alternative,
+            _ => Place::WithinCondition,
+        }
+    }
+}
+
+/// Whether all memberships in a condition are below nothing but AND and OR.
+fn are_alternatives(condition: &Expr) -> bool {
+    match condition {
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+            are_alternatives(&binary.left) && are_alternatives(&binary.right)
+        }
+        Expr::InSubquery(InSubquery { expr, negated, .. }) => !negated && has_no_membership(expr),
+        Expr::SetComparison(SetComparison { expr, quantifier, .. }) => {
+            *quantifier == SetQuantifier::Any && has_no_membership(expr)
+        }
+        other => has_no_membership(other),
+    }
+}
+
+fn has_no_membership(expression: &Expr) -> bool {
+    let found = expression.exists(|inner| Ok(matches!(inner, Expr::InSubquery(_) | Expr::SetComparison(_))));
+    matches!(found, Ok(false))
 }
 
 /// Whether DataFusion makes a right join of the subquery.

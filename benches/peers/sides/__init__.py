@@ -1,0 +1,1 @@
+"""The suites of the race, a file each, and what they share."""
