@@ -2,6 +2,7 @@
 
 mod keys;
 mod look_up;
+mod parts;
 mod provider;
 mod scan;
 

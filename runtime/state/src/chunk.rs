@@ -14,6 +14,8 @@ use millrace_storage::checkpoint::{BlockRef, Slice};
 use millrace_storage::rows_bytes;
 use parking_lot::Mutex;
 
+use crate::bounds::{self, Bounds};
+
 /// Not deleted.
 const ALIVE: Version = Version::MAX;
 /// Before whatever anyone reads.
@@ -48,6 +50,7 @@ pub struct Chunk {
     stored: Mutex<Stored>,
     /// The rows are on disk; here are none of their columns.
     away: Option<SpilledRows>,
+    bounds: Bounds,
 }
 
 /// Where the rows are in the checkpoint files, and the marks of those that were alive then.
@@ -71,7 +74,14 @@ impl Chunk {
             dead_rows: AtomicUsize::new(0),
             stored: Mutex::default(),
             away: None,
+            bounds: Bounds::default(),
         }
+    }
+
+    /// Between which values a column lies, with rows that are gone; `None`: it has no values, or they are on disk.
+    pub fn bounds(&self, column: usize) -> Option<bounds::Range> {
+        let values = self.rows.columns().get(column)?;
+        self.bounds.of(column, self.rows.num_columns(), values)
     }
 
     /// Where the rows are, if they are on disk.

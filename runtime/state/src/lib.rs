@@ -14,6 +14,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod bounds;
 pub mod chunk;
 pub mod compare;
 pub mod error;

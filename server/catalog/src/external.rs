@@ -1,6 +1,7 @@
 //! External tables: files that queries read where they are.
 
 mod pieces;
+mod values;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -259,6 +260,6 @@ impl TableProvider for ExternalTable {
         let known = state.runtime_env().cache_manager.get_file_statistic_cache();
         let listing = self.listing.clone().with_cache(known);
         let scan = listing.scan(state, projection, filters, limit).await?;
-        pieces::divided(scan, state).await
+        pieces::divided(values::counted(scan), state).await
     }
 }

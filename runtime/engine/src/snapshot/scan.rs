@@ -1,16 +1,15 @@
 //! The leaf of a batch plan: a relation's rows at a version, chunk by chunk, with a suspension point after each.
 
 use std::fmt;
-use std::ops::Range;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
-use datafusion::common::Statistics;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -26,83 +25,15 @@ use futures::{FutureExt, Stream};
 use millrace_resource::cpu::{Waits, should_yield, used_disk, waits_for};
 use millrace_resource::disk::DiskScheduler;
 use millrace_resource::monotask::{DiskUse, Moved, Phase};
+use millrace_state::bounds::are_known;
 use millrace_state::chunk::Chunk;
 use millrace_state::row_table::TableView;
 use millrace_storage::LogReader;
 
+use super::parts::{Part, Place, parts_of};
 use super::provider::known_columns;
 use super::{Frozen, FrozenRows};
 use crate::relation::Relation;
-
-/// A share of a relation's rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
-    /// Chunks of the views of a table, from one (included) to another (not included), as (view, chunk).
-    Chunks {
-        from: (usize, usize),
-        to: (usize, usize),
-    },
-    /// Rows of a large chunk, which is there.
-    Rows {
-        view: usize,
-        chunk: usize,
-        places: Range<usize>,
-    },
-    /// Offsets of a log.
-    Offsets(Range<u64>),
-}
-
-/// Divides a relation's rows into about so many shares of similar size, in their order.
-fn parts_of(frozen: &Frozen, most: usize) -> Vec<Part> {
-    let most = most.max(1);
-    let views = match &frozen.rows {
-        FrozenRows::Log(..) => {
-            let rows = frozen.version;
-            let each = rows.div_ceil(most as u64).max(LOG_PART_ROWS_MIN);
-            let shares =
-                (0..rows.div_ceil(each).max(1)).map(|part| part * each..((part + 1) * each).min(rows));
-            return shares.map(Part::Offsets).collect();
-        }
-        FrozenRows::Table(views) => views,
-    };
-    let each = frozen.rows_max().div_ceil(most).max(1);
-    let (mut parts, mut from, mut rows) = (vec![], (0, 0), 0);
-    for (number, view) in views.iter().enumerate() {
-        for chunk in 0..view.num_chunks() {
-            if rows >= each && parts.len() + 1 < most {
-                let to = (number, chunk);
-                parts.push(Part::Chunks { from, to });
-                (from, rows) = (to, 0);
-            }
-            let of_chunk = view.chunk_rows_max(chunk);
-            // What was written at once is one chunk, however large. One that is on the disk is read as a whole.
-            let pieces = (of_chunk / each).min(most.saturating_sub(parts.len()));
-            if pieces < 2 || view.is_spilled(chunk) {
-                rows += of_chunk;
-                continue;
-            }
-            if rows > 0 {
-                let to = (number, chunk);
-                parts.push(Part::Chunks { from, to });
-            }
-            let end = |piece: usize| of_chunk * piece / pieces;
-            parts.extend((0..pieces).map(|piece| Part::Rows {
-                view: number,
-                chunk,
-                places: end(piece)..end(piece + 1),
-            }));
-            (from, rows) = ((number, chunk + 1), 0);
-        }
-    }
-    let to = (views.len(), 0);
-    if rows > 0 || parts.is_empty() {
-        parts.push(Part::Chunks { from, to });
-    }
-    parts
-}
-
-/// Offsets of a log that are worth a reader of their own.
-const LOG_PART_ROWS_MIN: u64 = 16_384;
 
 /// Blocks of a log are read together until they have so many bytes.
 const LOG_PIECE_BYTES: usize = 1 << 20;
@@ -114,6 +45,8 @@ pub struct SnapshotScan {
     parts: Vec<Part>,
     projection: Vec<usize>,
     says_rows: bool,
+    /// What a planner is told of the columns, once it has asked.
+    columns: OnceLock<Vec<ColumnStatistics>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -143,11 +76,61 @@ impl SnapshotScan {
             frozen,
             parts,
             says_rows,
+            columns: OnceLock::new(),
             projection,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
     }
+}
+
+/// Beyond so many chunks nothing is said of columns: who plans does not look at each.
+const CHUNKS_MAX: usize = 4_096;
+
+impl SnapshotScan {
+    /// Between which values the columns lie, by which DataFusion estimates how many rows a join has, and how many groups there are.
+    fn column_statistics(&self) -> &[ColumnStatistics] {
+        self.columns.get_or_init(|| {
+            let schema = self.schema();
+            let columns = schema.fields().iter().zip(&self.projection);
+            let known = columns.map(|(field, column)| self.statistics_of(field.data_type(), *column));
+            known.map(Option::unwrap_or_default).collect()
+        })
+    }
+
+    fn statistics_of(&self, kind: &DataType, column: usize) -> Option<ColumnStatistics> {
+        let FrozenRows::Table(views) = &self.frozen.rows else {
+            return None;
+        };
+        let (least, greatest) = bounds(views, column).filter(|_| are_known(kind))?;
+        let values = usize::try_from(greatest.abs_diff(least)).ok()?.saturating_add(1);
+        Some(ColumnStatistics {
+            distinct_count: Precision::Inexact(values.min(self.frozen.rows_max())),
+            min_value: Precision::Inexact(value_of(kind, least)?),
+            max_value: Precision::Inexact(value_of(kind, greatest)?),
+            ..ColumnStatistics::new_unknown()
+        })
+    }
+}
+
+/// `None`: it is not known in every part, or there are too many.
+fn bounds(views: &[TableView], column: usize) -> Option<(i64, i64)> {
+    if views.iter().map(TableView::num_chunks).sum::<usize>() > CHUNKS_MAX {
+        return None;
+    }
+    let with_rows = views.iter().filter(|view| view.rows_max() > 0);
+    let bounds: Option<Vec<_>> = with_rows.map(|view| view.bounds(column)).collect();
+    let all = bounds?.into_iter();
+    all.reduce(|(least, greatest), (low, high)| (least.min(low), greatest.max(high)))
+}
+
+/// What a column of this type keeps as this number.
+fn value_of(kind: &DataType, number: i64) -> Option<ScalarValue> {
+    ScalarValue::Int64(Some(number)).cast_to(kind).ok().or_else(|| {
+        // A date is no number to a cast of one of 64 bits.
+        let days = i32::try_from(number).ok()?;
+        ScalarValue::Int32(Some(days)).cast_to(kind).ok()
+    })
 }
 
 /// Rows that a leaf may read of a stored relation; `None`: it reads none.
@@ -230,6 +213,7 @@ impl ExecutionPlan for SnapshotScan {
                 Some(_) => all.div_ceil(self.parts.len()),
             };
             statistics.num_rows = Precision::Inexact(rows);
+            statistics.column_statistics = self.column_statistics().to_vec();
         }
         Ok(Arc::new(statistics))
     }
@@ -239,20 +223,10 @@ impl ExecutionPlan for SnapshotScan {
             DataFusionError::Internal(format!("a snapshot scan has no partition {partition}"))
         })?;
         let rows = match (&self.frozen.rows, part) {
-            (FrozenRows::Table(views), Part::Chunks { from, to }) => Rows::Table {
+            (FrozenRows::Table(views), Part::Rows(share)) => Rows::Table {
                 views: views.clone(),
-                view: from.0,
-                chunk: from.1,
-                end: *to,
-                places: None,
-                coming: None,
-            },
-            (FrozenRows::Table(views), Part::Rows { view, chunk, places }) => Rows::Table {
-                views: views.clone(),
-                view: *view,
-                chunk: *chunk,
-                end: (*view, chunk + 1),
-                places: Some(places.clone()),
+                next: share.start,
+                end: share.end,
                 coming: None,
             },
             (FrozenRows::Log(logs, disk), Part::Offsets(offsets)) => {
@@ -299,11 +273,8 @@ struct ScanStream {
 enum Rows {
     Table {
         views: Vec<TableView>,
-        view: usize,
-        chunk: usize,
-        end: (usize, usize),
-        /// Of the only chunk, if not all of it.
-        places: Option<Range<usize>>,
+        next: Place,
+        end: Place,
         /// Of the chunk, as long as its rows come from the disk.
         coming:
             Option<BoxFuture<'static, std::result::Result<Arc<Chunk>, millrace_state::error::StateError>>>,
@@ -333,44 +304,48 @@ impl ScanStream {
         match &mut self.rows {
             Rows::Table {
                 views,
-                view,
-                chunk,
+                next,
                 end,
-                places,
                 coming,
             } => loop {
-                if (*view, *chunk) == *end {
+                if *next >= *end {
                     return Poll::Ready(None);
                 }
-                let Some(current) = views.get(*view) else {
+                let Some(view) = views.get(next.view) else {
                     return Poll::Ready(None);
                 };
-                if *chunk == current.num_chunks() {
-                    *view += 1;
-                    *chunk = 0;
+                if next.chunk == view.num_chunks() {
+                    *next = Place {
+                        view: next.view + 1,
+                        ..Place::default()
+                    };
                     continue;
                 }
-                let batch = if current.is_spilled(*chunk) {
+                let is_last = (next.view, next.chunk) == (end.view, end.chunk);
+                let all = view.chunk_rows_max(next.chunk);
+                let rows = next.row..if is_last { end.row } else { all };
+                let batch = if view.is_spilled(next.chunk) {
                     let future = coming.get_or_insert_with(|| {
-                        let (view, chunk) = (current.clone(), *chunk);
+                        let (view, chunk) = (view.clone(), next.chunk);
                         async move { view.chunk(chunk).await }.boxed()
                     });
-                    let Poll::Ready(rows) = future.poll_unpin(context) else {
+                    let Poll::Ready(chunk) = future.poll_unpin(context) else {
                         return Poll::Pending;
                     };
                     *coming = None;
-                    rows.and_then(|rows| match places {
-                        Some(places) => current.rows_in(&rows, places, &self.projection),
-                        None => current.batch_in(&rows, Some(&self.projection)),
-                    })
+                    chunk.and_then(|chunk| view.rows_in(&chunk, &rows, &self.projection))
                 } else {
-                    match places {
-                        Some(places) => current.rows_of(*chunk, places, &self.projection),
-                        None => current.batch(*chunk, Some(&self.projection)),
-                    }
+                    view.rows_of(next.chunk, &rows, &self.projection)
                 };
                 let batch = batch.map_err(|error| external(crate::RuntimeError::from(error)));
-                *chunk += 1;
+                *next = match is_last {
+                    true => *end,
+                    false => Place {
+                        view: next.view,
+                        chunk: next.chunk + 1,
+                        row: 0,
+                    },
+                };
                 if !matches!(&batch, Ok(batch) if batch.num_rows() == 0) {
                     return Poll::Ready(Some(batch));
                 }

@@ -9,6 +9,7 @@ use millrace_schedule::id::Version;
 use millrace_storage::ChangeBatch;
 
 use super::image::under;
+use crate::bounds;
 use crate::chunk::Chunk;
 use crate::error::{Result, StateError};
 
@@ -40,6 +41,15 @@ impl TableView {
     /// Rows of all chunks, dead ones included.
     pub fn rows_max(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.len()).sum()
+    }
+
+    /// Between which values a column lies, with rows that are not visible. `None`: it has none, or rows are on disk.
+    pub fn bounds(&self, column: usize) -> Option<bounds::Range> {
+        if (0..self.num_chunks()).any(|chunk| self.is_spilled(chunk)) {
+            return None;
+        }
+        let ranges = self.chunks.iter().filter_map(|chunk| chunk.bounds(column));
+        ranges.reduce(|(least, greatest), (low, high)| (least.min(low), greatest.max(high)))
     }
 
     /// Rows of a chunk, dead ones included.
