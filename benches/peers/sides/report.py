@@ -64,7 +64,8 @@ def table(found, is_rate):
                 continue
             medians[side] = statistics.median(values)
             totals[side] += medians[side]
-            cells.append(f"{shown(medians[side], is_rate)} ({shown(min(values), is_rate)} to {shown(max(values), is_rate)})")
+            spread = f"{shown(min(values), is_rate)} to {shown(max(values), is_rate)}" if len(values) > 1 else "once"
+            cells.append(f"{shown(medians[side], is_rate)} ({spread})")
         for other in others:
             if first in medians and other in medians:
                 ratio = medians[first] / medians[other]
