@@ -178,7 +178,7 @@ def send(cache, server, streams):
     failed = []
 
     def sender(stream, waiting):
-        connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=600)
+        connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=600, blocksize=1 << 18)
         headers = {"Content-Type": "application/x-ndjson"}
         while not failed:
             try:
