@@ -8,9 +8,10 @@ use datafusion::sql::sqlparser::ast::{self, Expr, VisitorMut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_functions::sql::{named_types, rewrite};
+use millrace_functions::syntax;
 use millrace_javascript::{Form, Program};
 use millrace_parser::ast::FunctionBody;
-use millrace_parser::walk::Walk;
+use millrace_parser::walk::{Walk, walk_expressions_mut};
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types;
 use millrace_postgres::types::named::{TypeNames, resolved};
@@ -105,11 +106,11 @@ impl FunctionDef {
     }
 
     /// What calls of a function in JavaScript are replaced by: a call of a function that the binder knows by `name`, with arguments
-    /// and a result of the types that were said.
+    /// and a result of the types that were said. `written`: what it is called in messages.
     ///
     /// # Errors
     /// A type does not exist.
-    pub fn called(&self, name: &str, names: &dyn TypeNames) -> SqlResult<SqlFunction> {
+    pub fn called(&self, name: &str, written: &str, names: &dyn TypeNames) -> SqlResult<SqlFunction> {
         let quoted = millrace_parser::quote_identifier;
         let parameters: Vec<String> = self.parameters.iter().map(|(name, _)| quoted(name)).collect();
         let call = format!("\"{name}\"({})", parameters.join(", "));
@@ -141,6 +142,7 @@ impl FunctionDef {
         }
         named_types::resolve(&mut body, names)?;
         rewrite::expression(&mut body)?;
+        self.mark_arguments(&mut body, written);
         Ok(SqlFunction {
             parameters: self.parameters.iter().map(|(name, _)| name.clone()).collect(),
             gives_rows: !self.rows.is_empty(),
@@ -150,11 +152,11 @@ impl FunctionDef {
         })
     }
 
-    /// What calls are replaced by: arguments and result are of the types that were said.
+    /// What calls are replaced by: arguments and result are of the types that were said. `written`: what it is called in messages.
     ///
     /// # Errors
     /// A type does not exist; or the body is in JavaScript.
-    pub fn inlined(&self, names: &dyn TypeNames) -> SqlResult<SqlFunction> {
+    pub fn inlined(&self, written: &str, names: &dyn TypeNames) -> SqlResult<SqlFunction> {
         let Some(body) = self.expression() else {
             return Err(SqlError::internal("the body of a function is not in SQL"));
         };
@@ -167,6 +169,7 @@ impl FunctionDef {
         };
         named_types::resolve(&mut body, names)?;
         rewrite::expression(&mut body)?;
+        self.mark_arguments(&mut body, written);
         Ok(SqlFunction {
             parameters: self.parameters.iter().map(|(name, _)| name.clone()).collect(),
             gives_rows: !self.rows.is_empty(),
@@ -174,6 +177,30 @@ impl FunctionDef {
             is_reducer: false,
             body,
         })
+    }
+
+    /// Tells the casts of arguments whose they are: an argument is cast only to what its type becomes without being asked.
+    fn mark_arguments(&self, body: &mut Expr, written: &str) {
+        let _ = walk_expressions_mut(body, |expr| {
+            if let Expr::Function(call) = expr
+                && call.name.to_string() == millrace_functions::cast::NAME
+                && let ast::FunctionArguments::List(list) = &mut call.args
+                && let [value, _] = list.args.as_slice()
+                && self.is_parameter(value)
+            {
+                let written = ast::FunctionArgExpr::Expr(syntax::text(written));
+                list.args.push(ast::FunctionArg::Unnamed(written));
+            }
+            ControlFlow::<()>::Continue(())
+        });
+    }
+
+    fn is_parameter(&self, argument: &ast::FunctionArg) -> bool {
+        let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(Expr::Identifier(name))) = argument else {
+            return false;
+        };
+        let name = millrace_parser::fold(name);
+        self.parameters.iter().any(|(parameter, _)| *parameter == name)
     }
 
     /// The query of a body, whose columns are called and typed as it was said.

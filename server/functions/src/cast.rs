@@ -18,7 +18,7 @@ use datafusion::common::{Result, exec_datafusion_err, plan_datafusion_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    Signature, TypeSignature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -40,21 +40,20 @@ pub const NAME: &str = "pg_cast";
 /// to every other, and a text that is too long is an error, while an explicit cast cuts it.
 pub const ASSIGN: &str = "pg_assign";
 
-/// The explicit cast.
+/// The explicit cast. The argument of a function that somebody made is cast by `pg_cast(value, 'type', 'function')`, which is refused
+/// where the value's type does not become the other without being asked (`sql::type_check`).
 pub fn udf() -> Arc<ScalarUDF> {
-    function(NAME, 2)
+    let arguments = vec![TypeSignature::Any(2), TypeSignature::Any(3)];
+    function(NAME, Signature::one_of(arguments, Volatility::Immutable))
 }
 
 /// The functions.
 pub fn udfs() -> [Arc<ScalarUDF>; 2] {
-    [udf(), function(ASSIGN, 3)]
+    [udf(), function(ASSIGN, Signature::any(3, Volatility::Immutable))]
 }
 
-fn function(name: &'static str, arguments: usize) -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::from(PgCast {
-        name,
-        signature: Signature::any(arguments, Volatility::Immutable),
-    }))
+fn function(name: &'static str, signature: Signature) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(PgCast { name, signature }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -235,6 +234,10 @@ impl ScalarUDFImpl for PgCast {
         }
         if target.annotation.is_none() && source == DataType::Utf8 && to_text && !is_special {
             return Ok(ExprSimplifyResult::Simplified(value.clone()));
+        }
+        // Whose argument it is was looked at.
+        if self.name == NAME && args.len() == 3 {
+            return Ok(ExprSimplifyResult::Simplified(udf().call(args[..2].to_vec())));
         }
         Ok(ExprSimplifyResult::Original(args))
     }

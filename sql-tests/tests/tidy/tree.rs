@@ -45,7 +45,11 @@ fn collect_packages(folder: &Path, found: &mut Vec<Package>) {
         {
             continue;
         }
-        if let Ok(manifest) = fs::read_to_string(path.join("Cargo.toml")) {
+        let manifest = fs::read_to_string(path.join("Cargo.toml"));
+        // One that is a workspace of its own is none of ours.
+        if let Ok(manifest) = manifest
+            && !manifest.contains("\n[workspace]")
+        {
             let package = manifest
                 .lines()
                 .find_map(|line| line.strip_prefix("name = \""))

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, exec_datafusion_err};
+use datafusion::datasource::cte_worktable::CteWorkTable;
+use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ScalarUDF, ScalarUDFImpl, Signature, TableScan, Volatility,
 };
 
 const NAME: &str = "may_fail";
@@ -55,8 +57,11 @@ fn marked(plan: LogicalPlan) -> Result<Option<LogicalPlan>> {
         if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::Values(_)) {
             return Ok(Transformed::no(node));
         }
-        // What stands below was marked, so that its schema has to be made again.
-        let node = node.recompute_schema()?;
+        // What stands below was marked, so that its schema has to be made again. What a recursion reads of itself may be NULL.
+        let node = match node {
+            LogicalPlan::TableScan(scan) if is_working_table(&scan) => nullable(scan)?,
+            other => other.recompute_schema()?,
+        };
         let schema = input_schema(&node)?;
         let names = NamePreserver::new(&node);
         let node = node.map_expressions(|expression| {
@@ -68,6 +73,21 @@ fn marked(plan: LogicalPlan) -> Result<Option<LogicalPlan>> {
         Ok(Transformed::yes(node.data.recompute_schema()?))
     })
     .map(|marked| has_marks.then_some(marked.data))
+}
+
+fn is_working_table(scan: &TableScan) -> bool {
+    let provider = source_as_provider(&scan.source);
+    provider.is_ok_and(|provider| provider.downcast_ref::<CteWorkTable>().is_some())
+}
+
+fn nullable(mut scan: TableScan) -> Result<LogicalPlan> {
+    let fields = scan.projected_schema.iter().map(|(qualifier, field)| {
+        let field = field.as_ref().clone().with_nullable(true);
+        (qualifier.cloned(), Arc::new(field))
+    });
+    let metadata = scan.projected_schema.metadata().clone();
+    scan.projected_schema = Arc::new(DFSchema::new_with_metadata(fields.collect(), metadata)?);
+    Ok(LogicalPlan::TableScan(scan))
 }
 
 fn unmarked(plan: LogicalPlan) -> Result<LogicalPlan> {

@@ -2,9 +2,9 @@
 //!
 //! SQL's planner of DataFusion knows neither. Both are written down as an ordinary join whose condition holds a marker
 //! (`syntax`), so that names are resolved as in any join; in the bound plan the marked join becomes a [`TimeJoin`].
-//! A view lowers it to an operator of its own. A SELECT has one moment only: there a lookup join is the ordinary join,
-//! and an ASOF join the first of the matches of each left row ([`in_batch`]).
+//! A view lowers it to an operator of its own. A SELECT has one moment only ([`in_batch`]).
 
+mod batch;
 mod syntax;
 
 use std::cmp::Ordering;
@@ -13,16 +13,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, DFSchemaRef, JoinType};
+use datafusion::common::{DFSchema, DFSchemaRef, JoinType};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::logical_plan::builder::build_join_schema;
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprFunctionExt, Extension, LogicalPlan, LogicalPlanBuilder, Operator, SortExpr,
-    UserDefinedLogicalNodeCore, col, lit,
+    BinaryExpr, Expr, Extension, LogicalPlan, Operator, UserDefinedLogicalNodeCore,
 };
 
+pub use batch::in_batch;
 pub use syntax::marker;
 pub(crate) use syntax::rewrite;
 
@@ -282,62 +281,4 @@ pub(crate) fn recognise(plan: LogicalPlan) -> Result<LogicalPlan> {
         other => Ok(Transformed::no(other)),
     })?;
     Ok(recognised.data)
-}
-
-/// A node of a plan that is run once, by nodes of DataFusion.
-pub fn in_batch(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let LogicalPlan::Extension(extension) = &node else {
-        return Ok(Transformed::no(node));
-    };
-    let Some(join) = TimeJoin::of(extension) else {
-        return Ok(Transformed::no(node));
-    };
-    let plan = match join.parts()?.time {
-        None => LogicalPlanBuilder::from(Arc::clone(&join.left))
-            .join_on(
-                join.right.as_ref().clone(),
-                join.join_type(),
-                join.conditions.clone(),
-            )?
-            .build()?,
-        Some((_, op, time)) => nearest(join, op, time)?,
-    };
-    Ok(Transformed::yes(plan))
-}
-
-/// The name of the column that numbers the left rows.
-const LEFT_ROW: &str = "$left_row";
-/// The name of the column that numbers the matches of a left row, the best first.
-const PLACE: &str = "$place";
-
-/// Every left row with all its matches, numbered from the nearest; the first stays.
-fn nearest(join: &TimeJoin, op: Operator, time: Expr) -> Result<LogicalPlan> {
-    let latest_first = matches!(op, Operator::Gt | Operator::GtEq);
-    let mut order = vec![SortExpr::new(time, !latest_first, false)];
-    // Of several at one time the greatest row wins: as in a view, see the operator.
-    order.extend(
-        join.right
-            .schema()
-            .columns()
-            .into_iter()
-            .map(|column| SortExpr::new(Expr::Column(column), false, false)),
-    );
-    let place = row_number()
-        .partition_by(vec![col(LEFT_ROW)])
-        .order_by(order)
-        .build()?
-        .alias(PLACE);
-    let columns = join.schema.columns().into_iter().map(Expr::Column);
-    let numbered =
-        LogicalPlanBuilder::from(Arc::clone(&join.left)).window(vec![row_number().alias(LEFT_ROW)])?;
-    numbered
-        .join_on(
-            join.right.as_ref().clone(),
-            join.join_type(),
-            join.conditions.clone(),
-        )?
-        .window(vec![place])?
-        .filter(Expr::Column(Column::from_name(PLACE)).eq(lit(1_u64)))?
-        .project(columns)?
-        .build()
 }

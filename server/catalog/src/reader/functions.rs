@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         }
         self.used.borrow_mut().insert(written, bound);
         if !function.is_javascript() {
-            return function.inlined(self).map(Some);
+            return function.inlined(&object.name, self).map(Some);
         }
         let called = format!("javascript {}", object.id.0);
         let is_new = !self.javascript.borrow().contains_key(&called);
@@ -77,6 +77,6 @@ impl<'a> Reader<'a> {
             };
             self.javascript.borrow_mut().insert(called.clone(), made);
         }
-        function.called(&called, self).map(Some)
+        function.called(&called, &object.name, self).map(Some)
     }
 }

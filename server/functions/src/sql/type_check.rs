@@ -201,6 +201,74 @@ pub fn expression(expr: &Expr, schema: &DFSchema) -> Result<()> {
     .map(|_| ())
 }
 
+/// Checks the arguments of functions that somebody made: their types become those of the parameters without being cast.
+///
+/// # Errors
+/// 42883: there is no such function of these types.
+pub fn arguments(plan: &LogicalPlan) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            arguments_in(expr, &schema)?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })
+    .map(|_| ())
+}
+
+/// The same in an expression.
+///
+/// # Errors
+/// As [`arguments`].
+pub fn arguments_in(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    expr.apply(|node| {
+        if let Expr::ScalarFunction(function) = node
+            && function.func.name() == cast::NAME
+            && let [value, _, Expr::Literal(ScalarValue::Utf8(Some(called)), _)] = function.args.as_slice()
+        {
+            argument(called, value, node, schema)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map(|_| ())
+}
+
+fn argument(called: &str, value: &Expr, cast: &Expr, schema: &DFSchema) -> Result<()> {
+    let (Some(mut given), Ok((_, wanted))) = (typed(value, schema), cast.to_field(schema)) else {
+        return Ok(());
+    };
+    if let Expr::Literal(ScalarValue::Int64(Some(number)), _) = value
+        && i32::try_from(*number).is_ok()
+    {
+        given = given.as_ref().clone().with_data_type(DataType::Int32).into();
+    }
+    let (from, to) = (pg_type(&given), pg_type(&wanted));
+    // How wide an integer is depends on literals in it, which all have 64 bits here: what does not fit is out of range.
+    let has_same_values = given.data_type().is_integer() && wanted.data_type().is_integer();
+    // A parameter's value has the type that the client gave it.
+    let is_of_client = matches!(
+        value,
+        Expr::Literal(ScalarValue::Float32(_) | ScalarValue::Float64(_), _)
+    );
+    if has_same_values
+        || is_of_client
+        || given.data_type().is_null()
+        || resolution::is_implicit(&from, &to).unwrap_or(true)
+    {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::UndefinedFunction,
+        format!(
+            "function {called} takes {}, not {}",
+            plain_name(&wanted),
+            plain_name(&given)
+        ),
+    )
+    .with_hint("No function matches the given argument types. You might need to add explicit type casts.")
+    .into())
+}
+
 /// Checks the sides of a comparison.
 ///
 /// # Errors

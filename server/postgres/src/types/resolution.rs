@@ -179,6 +179,15 @@ pub fn is_generic(pg: &Type) -> bool {
 }
 
 /// Whether a value of a type may be used where another is wanted, without a cast being written.
+/// Whether a value of the one type becomes one of the other without being cast; `None`: the lists know nothing of one of them.
+pub fn is_implicit(from: &Type, to: &Type) -> Option<bool> {
+    let is_known = |pg: &Type| named(pg.name()).is_some() && category(pg) != Category::Pseudo;
+    match (from.kind(), to.kind()) {
+        (Kind::Array(from), Kind::Array(to)) => is_implicit(from, to),
+        _ => (is_known(from) && is_known(to)).then(|| converts(from, to)),
+    }
+}
+
 fn converts(from: &Type, to: &Type) -> bool {
     if from == to {
         return true;

@@ -83,7 +83,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
     }
     let depends = match def.is_javascript() {
         true => check_javascript(session, &scope, &name, &def)?,
-        false => check(session, &scope, &def)?,
+        false => check(session, &scope, &name, &def)?,
     };
     let id = match before {
         Some(before) => before.id,
@@ -152,7 +152,12 @@ fn check_javascript(
 }
 
 /// Refuses a body that cannot be one; tells which functions it calls.
-fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<millrace_storage::ObjectId>> {
+fn check(
+    session: &Session,
+    scope: &Scope,
+    name: &str,
+    def: &FunctionDef,
+) -> SqlResult<Vec<millrace_storage::ObjectId>> {
     let invalid = |message: &str| SqlError::new(SqlState::InvalidFunctionDefinition, message);
     check_parameters(def)?;
     let Some(body) = def.expression() else {
@@ -160,7 +165,7 @@ fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<m
     };
     if body.walk(&mut Queries).is_break() {
         return match (body, def.is_aggregate) {
-            (Expr::Subquery(_), false) => check_query(session, scope, def),
+            (Expr::Subquery(_), false) => check_query(session, scope, name, def),
             _ => Err(
                 SqlError::unsupported("a subquery in the body of a function is not supported")
                     .with_hint("The whole body can be one query: AS 'SELECT ..'."),
@@ -174,7 +179,7 @@ fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<m
     });
     let fields = fields.collect::<SqlResult<Vec<Field>>>()?;
     let schema = df(DFSchema::try_from(Schema::new(fields)))?;
-    let function = def.inlined(&reader)?;
+    let function = def.inlined(name, &reader)?;
     let bound = df(Binder::new(session.database().state(), &reader).expression(&function.body, &schema))?;
     let (mut has_aggregate, mut has_window, mut has_column) = (false, false, false);
     df(bound.apply(|node| {
@@ -217,16 +222,17 @@ fn check(session: &Session, scope: &Scope, def: &FunctionDef) -> SqlResult<Vec<m
 fn check_query(
     session: &Session,
     scope: &Scope,
+    name: &str,
     def: &FunctionDef,
 ) -> SqlResult<Vec<millrace_storage::ObjectId>> {
     let reader = session.database().reader(scope);
     if let Some(body) = def.expression() {
         check_names(&reader, def, body)?;
     }
-    let mut body = def.inlined(&reader)?.body;
+    let mut body = def.inlined(name, &reader)?.body;
     let _ = walk_expressions_mut(&mut body, |expr| {
-        if let Expr::Identifier(name) = &*expr {
-            let name = millrace_parser::fold(name);
+        if let Expr::Identifier(parameter) = &*expr {
+            let name = millrace_parser::fold(parameter);
             if def.parameters.iter().any(|(parameter, _)| *parameter == name) {
                 *expr = Expr::value(ast::Value::Null);
             }
