@@ -122,6 +122,7 @@ def plot(found, is_rate):
     for side, color in zip(sides, COLORS):
         parts.append(f'<rect x="{x}" y="10" width="10" height="10" fill="{color}"/><text x="{x + 14}" y="19">{side}</text>')
         x += len(side) * 7 + 30
+    parts.append(f'<text x="60" y="{top - 6}" text-anchor="end" fill="#555">{"1/s" if is_rate else "ms"}</text>')
     for step in range(5):
         y = top + height - height * step / 4
         parts.append(f'<line x1="60" x2="{width - 10}" y1="{y}" y2="{y}" stroke="#ddd"/><text x="54" y="{y + 4}" text-anchor="end">{shown(most * step / 4, is_rate)}</text>')
