@@ -1,4 +1,5 @@
-//! Between which values a column of a chunk lies: what a planner estimates the size of joins by.
+//! Between which values a column of a chunk lies: what a planner estimates the size of joins by. Of a large chunk samples are looked
+//! at, so that who plans does not wait; values beyond them may be there.
 
 use std::sync::OnceLock;
 
@@ -7,6 +8,10 @@ use arrow::compute::{max, min};
 use arrow::datatypes::{
     DataType, Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
 };
+
+/// Of a chunk with more rows than these samples have, so many are looked at, of so many rows each.
+const SAMPLES: usize = 64;
+const SAMPLE_ROWS: usize = 4_096;
 
 /// The least and the greatest value, as the numbers that the column keeps.
 pub type Range = (i64, i64);
@@ -23,7 +28,7 @@ impl Bounds {
         let known = self
             .columns
             .get_or_init(|| (0..columns).map(|_| OnceLock::new()).collect());
-        *known[column].get_or_init(|| range(values))
+        *known[column].get_or_init(|| sampled(values))
     }
 }
 
@@ -38,6 +43,22 @@ pub fn are_known(kind: &DataType) -> bool {
             | DataType::Date32
             | DataType::Timestamp(TimeUnit::Microsecond, _)
     )
+}
+
+fn sampled(values: &dyn Array) -> Option<Range> {
+    let rows = values.len();
+    if rows <= SAMPLES * SAMPLE_ROWS {
+        return range(values);
+    }
+    // From the first row to the last.
+    let begins = (0..SAMPLES).map(|sample| (rows - SAMPLE_ROWS) * sample / (SAMPLES - 1));
+    let ranges = begins.filter_map(|begin| range(values.slice(begin, SAMPLE_ROWS).as_ref()));
+    ranges.reduce(union)
+}
+
+/// The range of both.
+pub fn union(one: Range, other: Range) -> Range {
+    (one.0.min(other.0), one.1.max(other.1))
 }
 
 fn range(values: &dyn Array) -> Option<Range> {
@@ -66,6 +87,16 @@ mod tests {
     use arrow::array::{ArrayRef, Date32Array, Int16Array, Int64Array, StringArray};
 
     use super::*;
+
+    #[test]
+    fn large_chunks_are_sampled_from_end_to_end() {
+        let rows = 10_000_000;
+        let ascending = Int64Array::from_iter_values(0..rows);
+        assert_eq!(sampled(&ascending), Some((0, rows - 1)));
+        let cyclic = Int64Array::from_iter_values((0..rows).map(|row| row * 7_919 % 200_000));
+        let (least, greatest) = sampled(&cyclic).unwrap();
+        assert!(least < 100 && greatest > 199_900, "{least} to {greatest}");
+    }
 
     #[test]
     fn numbers_and_dates_have_bounds() {

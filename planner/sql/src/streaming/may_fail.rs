@@ -8,15 +8,15 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, exec_datafusion_err};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, TableScan, Volatility,
+    Aggregate, Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TableScan, Volatility,
 };
 
 const NAME: &str = "may_fail";
@@ -64,15 +64,52 @@ fn marked(plan: LogicalPlan) -> Result<Option<LogicalPlan>> {
         };
         let schema = input_schema(&node)?;
         let names = NamePreserver::new(&node);
+        let groups = match &node {
+            LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.clone(),
+            _ => vec![],
+        };
         let node = node.map_expressions(|expression| {
             let name = names.save(&expression);
-            let marked = with_marks(expression, &schema, &function)?;
+            let marked = match is_grouping(&expression) {
+                true => Transformed::no(expression),
+                false => with_marks(expression, &schema, &function)?,
+            };
             has_marks |= marked.transformed;
             Ok(marked.update_data(|expression| name.restore(expression)))
         })?;
-        Ok(Transformed::yes(node.data.recompute_schema()?))
+        let node = match node.data {
+            LogicalPlan::Aggregate(aggregate) => {
+                LogicalPlan::Aggregate(of_groups(aggregate, &groups, &names)?)
+            }
+            other => other,
+        };
+        Ok(Transformed::yes(node.recompute_schema()?))
     })
     .map(|marked| has_marks.then_some(marked.data))
+}
+
+fn is_grouping(expression: &Expr) -> bool {
+    match expression {
+        Expr::Alias(alias) => is_grouping(&alias.expr),
+        Expr::AggregateFunction(call) => call.func.name() == "grouping",
+        _ => false,
+    }
+}
+
+/// GROUPING is asked for keys as they stand in GROUP BY now; `groups` are the keys as they stood there.
+fn of_groups(mut aggregate: Aggregate, groups: &[Expr], names: &NamePreserver) -> Result<Aggregate> {
+    for call in aggregate.aggr_expr.iter_mut().filter(|call| is_grouping(call)) {
+        let name = names.save(call);
+        let asked = call.clone().transform_down(|part| {
+            let place = groups.iter().position(|group| *group == part);
+            Ok(match place.and_then(|place| aggregate.group_expr.get(place)) {
+                Some(group) => Transformed::new(group.clone(), true, TreeNodeRecursion::Jump),
+                None => Transformed::no(part),
+            })
+        })?;
+        *call = name.restore(asked.data);
+    }
+    Ok(aggregate)
 }
 
 fn is_working_table(scan: &TableScan) -> bool {

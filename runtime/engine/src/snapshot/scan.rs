@@ -25,7 +25,7 @@ use futures::{FutureExt, Stream};
 use millrace_resource::cpu::{Waits, should_yield, used_disk, waits_for};
 use millrace_resource::disk::DiskScheduler;
 use millrace_resource::monotask::{DiskUse, Moved, Phase};
-use millrace_state::bounds::are_known;
+use millrace_state::bounds::{are_known, union};
 use millrace_state::chunk::Chunk;
 use millrace_state::row_table::TableView;
 use millrace_storage::LogReader;
@@ -121,7 +121,7 @@ fn bounds(views: &[TableView], column: usize) -> Option<(i64, i64)> {
     let with_rows = views.iter().filter(|view| view.rows_max() > 0);
     let bounds: Option<Vec<_>> = with_rows.map(|view| view.bounds(column)).collect();
     let all = bounds?.into_iter();
-    all.reduce(|(least, greatest), (low, high)| (least.min(low), greatest.max(high)))
+    all.reduce(union)
 }
 
 /// What a column of this type keeps as this number.

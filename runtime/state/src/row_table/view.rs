@@ -43,13 +43,13 @@ impl TableView {
         self.chunks.iter().map(|chunk| chunk.len()).sum()
     }
 
-    /// Between which values a column lies, with rows that are not visible. `None`: it has none, or rows are on disk.
+    /// Between which values a column lies, about (see [`bounds`]), with rows that are not visible. `None`: it has none, or rows are on disk.
     pub fn bounds(&self, column: usize) -> Option<bounds::Range> {
         if (0..self.num_chunks()).any(|chunk| self.is_spilled(chunk)) {
             return None;
         }
         let ranges = self.chunks.iter().filter_map(|chunk| chunk.bounds(column));
-        ranges.reduce(|(least, greatest), (low, high)| (least.min(low), greatest.max(high)))
+        ranges.reduce(bounds::union)
     }
 
     /// Rows of a chunk, dead ones included.
