@@ -29,7 +29,7 @@ def arguments():
         "--cache",
         type=pathlib.Path,
         default=pathlib.Path(os.environ.get("MILLRACE_PEERS", HERE.parents[1] / "target" / "peers")),
-        help="where the peers and the input are kept (10 GB; default: target/peers, or MILLRACE_PEERS)",
+        help="where the peers and the input are kept (8 GB; default: target/peers, or MILLRACE_PEERS)",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("fetch", help="fetch the peers, build what is built here, write the input")

@@ -1,22 +1,21 @@
 """TPC-H at scale factor 1: the time of each of its 22 queries, until the last row of the answer is with who asked.
 
 millrace answers over its tables, over the log of its streams, and over Parquet files, from one server, by psycopg. DuckDB has the tables in
-memory. DataFusion, stock, has them as Parquet files and in memory. All have two threads, or the machine's cores if they are fewer. DuckDB
-and DataFusion run in the process that asks, without a wire. The answers are compared row by row with those of DuckDB.
+memory. DataFusion, stock, has them as Parquet files and in memory. All have as many threads as cores (`machine.CORES`). DuckDB and
+DataFusion run in the process that asks, without a wire. The answers are compared row by row with those of DuckDB.
 """
 
 import datetime
 import decimal
 import json
 import math
-import os
 import time
 
 from . import machine
+from .machine import CORES
 from .millrace import Server
 
 TABLES = "customer lineitem nation orders part partsupp region supplier".split()
-THREADS = min(2, os.cpu_count())
 
 
 def run(said):
@@ -102,7 +101,7 @@ def duckdb_side(data):
     import duckdb
 
     connection = duckdb.connect()
-    connection.execute(f"SET threads = {THREADS}")
+    connection.execute(f"SET threads = {CORES}")
     for table in TABLES:
         connection.execute(f"CREATE TABLE {table} AS SELECT * FROM '{data}/{table}.parquet'")
     return lambda texts: [connection.execute(text).fetchall() for text in texts][-1]
@@ -112,13 +111,13 @@ def datafusion_side(data, in_memory):
     import datafusion
     import pyarrow.parquet
 
-    context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(THREADS))
+    context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(CORES))
     for table in TABLES:
         if not in_memory:
             context.register_parquet(table, f"{data}/{table}.parquet")
             continue
         batches = pyarrow.parquet.read_table(f"{data}/{table}.parquet").to_batches(max_chunksize=8192)
-        partitions = [batches[part::THREADS] for part in range(THREADS)]
+        partitions = [batches[part::CORES] for part in range(CORES)]
         context.register_record_batches(table, [partition for partition in partitions if partition])
 
     def answer(texts):

@@ -5,7 +5,6 @@ stops when all are in the view; differential dataflow from a loop, in memory, on
 """
 
 import json
-import os
 import subprocess
 import time
 
@@ -65,5 +64,5 @@ def millrace(said, what, rows, batch):
 
 def differential(said, what, rows, batch):
     program = said.cache / "differential" / "release" / "differential"
-    told = subprocess.run([program, what, str(rows), str(batch), str(os.cpu_count())], capture_output=True, text=True, check=True)
+    told = subprocess.run([program, what, str(rows), str(batch), str(machine.CORES)], capture_output=True, text=True, check=True)
     return {"seconds": float(told.stdout)}

@@ -7,6 +7,9 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TICKS = os.sysconf("SC_CLK_TCK")
 
+# What each side gets, whatever the machine has: the input of Flink is in so many files.
+CORES = 2
+
 
 def load():
     return os.getloadavg()[0]

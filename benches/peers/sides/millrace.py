@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+from .machine import CORES
+
 
 def free_port():
     with socket.socket() as listener:
@@ -17,13 +19,14 @@ def free_port():
 
 
 class Server:
-    """A fresh server over an empty directory, as it comes: durable writes, default settings."""
+    """A fresh server over an empty directory, with default settings but for its cores: durable writes."""
 
     def __init__(self, binary, cache):
         self.directory = tempfile.mkdtemp(prefix="millrace-", dir=cache)
         self.log = open(self.directory + ".log", "w")
         self.pg, self.http = free_port(), free_port()
         command = [binary, "serve", "--data", self.directory, "--pg", f"127.0.0.1:{self.pg}", "--http", f"127.0.0.1:{self.http}"]
+        command += ["--cores", str(CORES)]
         surroundings = {name: value for name, value in os.environ.items() if not name.startswith("MILLRACE_")}
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=surroundings)
         deadline = time.monotonic() + 30

@@ -5,12 +5,26 @@
 
 use std::time::Instant;
 
-use differential_dataflow::input::Input;
+use differential_dataflow::input::{Input as _, InputSession};
 use differential_dataflow::operators::count::CountTotal;
 use timely::dataflow::operators::probe::Handle;
+use timely::worker::Worker;
 
 const KEYS: u64 = 100_000;
 const GROUPS: u64 = 50;
+
+type Input = InputSession<u64, (u32, u32), isize>;
+
+/// Ends an epoch and waits for its result.
+fn settle(worker: &mut Worker, facts: &mut Input, groups: &mut Input, probe: &Handle<u64>, epoch: u64) {
+    for input in [facts, groups] {
+        input.advance_to(epoch);
+        input.flush();
+    }
+    while probe.less_than(&epoch) {
+        worker.step();
+    }
+}
 
 fn main() {
     let said: Vec<String> = std::env::args().collect();
@@ -48,13 +62,7 @@ fn main() {
             }
         }
         let mut epoch = 1;
-        facts.advance_to(epoch);
-        groups.advance_to(epoch);
-        facts.flush();
-        groups.flush();
-        while probe.less_than(&epoch) {
-            worker.step();
-        }
+        settle(worker, &mut facts, &mut groups, &probe, epoch);
         let begun = Instant::now();
         let mut from = 0;
         while from < rows {
@@ -64,13 +72,7 @@ fn main() {
             }
             from = to;
             epoch += 1;
-            facts.advance_to(epoch);
-            groups.advance_to(epoch);
-            facts.flush();
-            groups.flush();
-            while probe.less_than(&epoch) {
-                worker.step();
-            }
+            settle(worker, &mut facts, &mut groups, &probe, epoch);
         }
         if index == 0 {
             println!("{}", begun.elapsed().as_secs_f64());
