@@ -3,6 +3,7 @@
 mod barrier;
 mod fence;
 pub mod generic_join;
+pub mod values;
 
 use std::sync::Arc;
 

@@ -140,6 +140,19 @@ impl CatalogReader for Relations {
     }
 }
 
+/// The same, for the query of a view.
+struct OfView<'a>(&'a Relations);
+
+impl CatalogReader for OfView<'_> {
+    fn table(&self, name: &TableReference) -> DataFusionResult<Arc<dyn TableProvider>> {
+        self.0.table(name)
+    }
+
+    fn plans_view(&self) -> bool {
+        true
+    }
+}
+
 /// Checkpoints are made when a test asks for them; that there is an interval has epochs written down.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(3600);
 
@@ -378,7 +391,7 @@ impl Engine {
         partitions: usize,
         on_error: OnError,
     ) -> Result<RelationId, CreateError> {
-        let plan = bind(&self.state, relations, query).map_err(CreateError::Invalid)?;
+        let plan = bind(&self.state, &OfView(relations), query).map_err(CreateError::Invalid)?;
         // So little in flight that what a script puts out goes on in batches.
         let options = ViewOptions {
             flow: FlowLimits {

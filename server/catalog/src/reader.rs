@@ -548,17 +548,13 @@ impl CatalogReader for Reader<'_> {
     }
 
     fn check_types(&self, plan: &LogicalPlan) -> Result<()> {
-        type_check::plan(plan)?;
-        // What was taken once is not looked at again.
-        match self.bound.is_empty() {
-            true => type_check::arguments(plan),
-            false => Ok(()),
-        }
+        // Arguments that were taken once are not looked at again.
+        type_check::plan(plan, self.bound.is_empty())
     }
 
     fn check_expression(&self, expression: &Expr, schema: &DFSchema) -> Result<()> {
         type_check::expression(expression, schema)?;
-        type_check::arguments_in(expression, schema)
+        type_check::arguments(expression, schema)
     }
 
     fn is_proctime(&self, table: &TableReference, column: &str) -> bool {

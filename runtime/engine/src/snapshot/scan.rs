@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use datafusion::common::{ScalarValue, Statistics};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -22,6 +22,7 @@ use datafusion::physical_plan::{
 };
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream};
+use millrace_planner::query::values::count_values;
 use millrace_resource::cpu::{Waits, should_yield, used_disk, waits_for};
 use millrace_resource::disk::DiskScheduler;
 use millrace_resource::monotask::{DiskUse, Moved, Phase};
@@ -45,8 +46,8 @@ pub struct SnapshotScan {
     parts: Vec<Part>,
     projection: Vec<usize>,
     says_rows: bool,
-    /// What a planner is told of the columns, once it has asked.
-    columns: OnceLock<Vec<ColumnStatistics>>,
+    /// What a planner is told of all parts, once it has asked.
+    statistics: OnceLock<Statistics>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -76,7 +77,7 @@ impl SnapshotScan {
             frozen,
             parts,
             says_rows,
-            columns: OnceLock::new(),
+            statistics: OnceLock::new(),
             projection,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -88,27 +89,28 @@ impl SnapshotScan {
 const CHUNKS_MAX: usize = 4_096;
 
 impl SnapshotScan {
-    /// Between which values the columns lie, by which DataFusion estimates how many rows a join has, and how many groups there are.
-    fn column_statistics(&self) -> &[ColumnStatistics] {
-        self.columns.get_or_init(|| {
+    /// How many rows there are, and between which values the columns lie: by that DataFusion estimates how many rows a join has, and how
+    /// many groups there are.
+    fn statistics(&self) -> &Statistics {
+        self.statistics.get_or_init(|| {
             let schema = self.schema();
-            let columns = schema.fields().iter().zip(&self.projection);
-            let known = columns.map(|(field, column)| self.statistics_of(field.data_type(), *column));
-            known.map(Option::unwrap_or_default).collect()
-        })
-    }
-
-    fn statistics_of(&self, kind: &DataType, column: usize) -> Option<ColumnStatistics> {
-        let FrozenRows::Table(views) = &self.frozen.rows else {
-            return None;
-        };
-        let (least, greatest) = bounds(views, column).filter(|_| are_known(kind))?;
-        let values = usize::try_from(greatest.abs_diff(least)).ok()?.saturating_add(1);
-        Some(ColumnStatistics {
-            distinct_count: Precision::Inexact(values.min(self.frozen.rows_max())),
-            min_value: Precision::Inexact(value_of(kind, least)?),
-            max_value: Precision::Inexact(value_of(kind, greatest)?),
-            ..ColumnStatistics::new_unknown()
+            let mut statistics = Statistics::new_unknown(&schema);
+            statistics.num_rows = Precision::Inexact(self.frozen.rows_max());
+            if let FrozenRows::Table(views) = &self.frozen.rows {
+                let fields = schema.fields().iter().zip(&self.projection);
+                for (known, (field, column)) in statistics.column_statistics.iter_mut().zip(fields) {
+                    let kind = field.data_type();
+                    let range = are_known(kind).then(|| bounds(views, *column)).flatten();
+                    let Some((least, greatest)) = range else { continue };
+                    let values = value_of(kind, least).zip(value_of(kind, greatest));
+                    if let Some((least, greatest)) = values {
+                        known.min_value = Precision::Inexact(least);
+                        known.max_value = Precision::Inexact(greatest);
+                    }
+                }
+            }
+            count_values(&mut statistics);
+            statistics
         })
     }
 }
@@ -205,15 +207,13 @@ impl ExecutionPlan for SnapshotScan {
         _: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        let mut statistics = Statistics::new_unknown(&self.schema());
-        if self.says_rows {
-            let all = self.frozen.rows_max();
-            let rows = match args.partition() {
-                None => all,
-                Some(_) => all.div_ceil(self.parts.len()),
-            };
+        if !self.says_rows {
+            return Ok(Arc::new(Statistics::new_unknown(&self.schema())));
+        }
+        let mut statistics = self.statistics().clone();
+        if args.partition().is_some() {
+            let rows = self.frozen.rows_max().div_ceil(self.parts.len());
             statistics.num_rows = Precision::Inexact(rows);
-            statistics.column_statistics = self.column_statistics().to_vec();
         }
         Ok(Arc::new(statistics))
     }

@@ -115,11 +115,11 @@ fn unmatched(what: &str, left: &Field, right: &Field) -> SqlError {
     )
 }
 
-/// Checks a plan as it was bound, before anything is cast.
+/// Checks a plan as it was bound, before anything is cast. `asks_arguments`: see [`arguments`].
 ///
 /// # Errors
 /// Types that have nothing in common: 42883, 42804, 42846.
-pub fn plan(plan: &LogicalPlan) -> Result<()> {
+pub fn plan(plan: &LogicalPlan, asks_arguments: bool) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         match node {
             LogicalPlan::Union(union) => {
@@ -149,6 +149,9 @@ pub fn plan(plan: &LogicalPlan) -> Result<()> {
         let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expr| {
             expression(expr, &schema)?;
+            if asks_arguments {
+                arguments(expr, &schema)?;
+            }
             stored_texts::not_compared(expr, &schema, node)?;
             Ok(TreeNodeRecursion::Continue)
         })
@@ -205,22 +208,7 @@ pub fn expression(expr: &Expr, schema: &DFSchema) -> Result<()> {
 ///
 /// # Errors
 /// 42883: there is no such function of these types.
-pub fn arguments(plan: &LogicalPlan) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
-        let schema = merge_schema(&node.inputs());
-        node.apply_expressions(|expr| {
-            arguments_in(expr, &schema)?;
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })
-    .map(|_| ())
-}
-
-/// The same in an expression.
-///
-/// # Errors
-/// As [`arguments`].
-pub fn arguments_in(expr: &Expr, schema: &DFSchema) -> Result<()> {
+pub fn arguments(expr: &Expr, schema: &DFSchema) -> Result<()> {
     expr.apply(|node| {
         if let Expr::ScalarFunction(function) = node
             && function.func.name() == cast::NAME
