@@ -1,7 +1,9 @@
 //! Whole statements against a database in a temporary directory.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
@@ -77,11 +79,16 @@ impl Fixture {
         self.directory.as_ref().unwrap().path()
     }
 
-    /// A copy of what is on the disk at this moment.
+    /// A copy of what is on the disk at one moment: one during which the server wrote is of none, and made again.
     pub(crate) fn copied(&self) -> TempDir {
-        let directory = tempfile::tempdir().unwrap();
-        copy_directory(self.path(), directory.path());
-        directory
+        loop {
+            let directory = tempfile::tempdir().unwrap();
+            let before = files_of(self.path());
+            copy_directory(self.path(), directory.path());
+            if files_of(self.path()) == before {
+                return directory;
+            }
+        }
     }
 
     pub async fn ok(&self, sql: &str) -> Vec<String> {
@@ -96,6 +103,21 @@ impl Fixture {
             Ok(rows) => panic!("{sql}: {rows:?}"),
         }
     }
+}
+
+/// The files of a directory, with their lengths and when they were written.
+fn files_of(directory: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match std::fs::metadata(&path) {
+            Ok(found) if found.is_dir() => files.extend(files_of(&path)),
+            Ok(found) => drop(files.insert(path, (found.len(), found.modified().unwrap()))),
+            // The server that runs has removed it meanwhile.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
+        }
+    }
+    files
 }
 
 fn copy_directory(from: &std::path::Path, to: &std::path::Path) {
