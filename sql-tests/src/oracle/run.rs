@@ -110,7 +110,9 @@ pub async fn run(engine: &mut Engine, script: &Script) -> Result<Outcome, Failur
         }
         Err(_) => {
             let view = run.views.iter().rposition(Option::is_some).unwrap_or_default();
-            let failed = run.failed(FailureKind::Stuck, view, "there is no answer".to_owned());
+            let step = script.steps.get(run.step);
+            let message = format!("there is no answer to {step:?}");
+            let failed = run.failed(FailureKind::Stuck, view, message);
             Ok(run.outcome(Some(failed)))
         }
     }

@@ -306,7 +306,14 @@ impl Feeder<'_> {
         engine.writes.feeds.lock().submit_replayed(pipeline, parts, now);
         engine.workers.input_arrived(pipeline);
         // A pipeline that has become part of another has nothing that waits.
-        let is_room = |engine: &Engine| engine.writes.feeds.lock().len(pipeline) <= WAITING_MAX;
+        let is_room = |engine: &Engine| {
+            let is_room = engine.writes.feeds.lock().len(pipeline) <= WAITING_MAX;
+            if !is_room {
+                // This waits for it.
+                engine.workers.hurry(pipeline);
+            }
+            is_room
+        };
         self.runtime.until(is_room).await
     }
 }
