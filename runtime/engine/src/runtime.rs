@@ -266,6 +266,20 @@ impl Runtime {
         self.engine.workers.set_combining(view, is_on);
     }
 
+    /// How old what readers of a view see may be from now on; zero: it is to be as fresh as can be; none: as the cut times say.
+    ///
+    /// # Errors
+    /// There is no such view.
+    pub fn set_freshness(&self, view: RelationId, target: Option<Duration>) -> Result<()> {
+        let found = self
+            .engine
+            .view(view)
+            .ok_or(RuntimeError::UnknownRelation(view))?;
+        found.set_freshness(target);
+        self.engine.workers.set_cut_times(self.engine.workers.cut_times());
+        Ok(())
+    }
+
     /// How many epochs groups have from the next one on.
     pub fn set_group_size(&self, group_size: GroupSize) {
         self.engine.post(Event::GroupSize(group_size));

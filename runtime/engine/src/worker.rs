@@ -233,7 +233,7 @@ impl Worker {
     /// Time between two cuts of each pipeline, and the target for the freshness of views without one, in nanoseconds; 0: as soon as there is
     /// input.
     pub fn set_times(self: &Arc<Self>, interval: u64, freshness: u64) {
-        let pipelines = self.local.lock().set_times(interval, freshness);
+        let pipelines = self.local.lock().set_times(interval, freshness, self.as_ref());
         for pipeline in pipelines {
             self.wake(pipeline, Timer::Cut);
         }
@@ -512,6 +512,11 @@ impl Tasks for Worker {
             } else {
                 !view.idle_without_input(stage, partition, time)
             }
+    }
+
+    fn freshness(&self, view: RelationId) -> Option<u64> {
+        let target = self.views.read().get(&view)?.freshness()?;
+        Some(target.as_nanos() as u64)
     }
 
     fn has_state(&self, part: Part, version: u64) -> bool {

@@ -43,6 +43,10 @@ pub trait Tasks {
 
     /// Whether what the tasks of this part keep is here as the template of this version left it.
     fn has_state(&self, part: Part, version: u64) -> bool;
+
+    /// How old what readers of a view see may be, in nanoseconds: the time from a row's arrival to the end of its epoch; 0: as fresh as can
+    /// be; none: as [`LocalScheduler::set_times`] says.
+    fn freshness(&self, view: RelationId) -> Option<u64>;
 }
 
 /// See the module.
@@ -77,11 +81,12 @@ impl LocalScheduler {
     /// Sets when the pipelines cut whose cutters are here now or later, in nanoseconds: the time between two cuts, and the target for the
     /// freshness of views that have none of their own; 0: as soon as there is input. Back-fills do not wait. Returns the pipelines that
     /// are here, which are to look whether a cut is due.
-    pub fn set_times(&mut self, interval: u64, freshness: u64) -> Vec<PipelineId> {
+    /// A target of a view that has changed holds from then on, too.
+    pub fn set_times(&mut self, interval: u64, freshness: u64, tasks: &dyn Tasks) -> Vec<PipelineId> {
         (self.interval, self.freshness) = (interval, freshness);
         let mut set = vec![];
         for (id, pipeline) in &mut self.pipelines {
-            let target = pipeline.plan.template.freshness(freshness);
+            let target = target(&pipeline.plan.template, freshness, tasks);
             if !pipeline.plan.template.is_job
                 && let Some(cutter) = &mut pipeline.cutter
             {
@@ -433,7 +438,7 @@ impl LocalScheduler {
         }
         let (interval, target) = match template.is_job {
             true => (0, 0),
-            false => (self.interval, template.freshness(self.freshness)),
+            false => (self.interval, target(&template, self.freshness, work.tasks)),
         };
         let goes_on = template.replay.is_some();
         work.actions.push(LocalAction::KeepOwn(Arc::clone(&template)));
@@ -563,4 +568,10 @@ pub fn share(rows: u64, partition: usize, pieces_max: usize) -> std::ops::Range<
         return 0..0;
     }
     rows * partition / pieces..rows * (partition + 1) / pieces
+}
+
+/// The freshness that all views of a template are to have, in nanoseconds, where those without a target have this one; 0: as fresh as can be.
+fn target(template: &Template, default: u64, tasks: &dyn Tasks) -> u64 {
+    let targets = (template.views.iter()).map(|view| tasks.freshness(view.id).unwrap_or(default));
+    targets.min().unwrap_or(0)
 }

@@ -124,6 +124,10 @@ impl Tasks for Busy<'_> {
         let part = (part.view, part.stage, part.partition);
         self.checks.has_state(self.worker, part, version)
     }
+
+    fn freshness(&self, _: RelationId) -> Option<u64> {
+        None
+    }
 }
 
 /// Stages that are scheduled one by one, as by a central scheduler; see [`Simulation::schedule_centrally`].
@@ -235,7 +239,12 @@ impl Simulation {
 
     pub fn add_worker(&mut self, worker: WorkerId) {
         let mut local = LocalScheduler::new(worker);
-        local.set_times(self.interval_ns, 0);
+        let tasks = Busy {
+            is_everyone: true,
+            worker,
+            checks: &self.checks,
+        };
+        local.set_times(self.interval_ns, 0, &tasks);
         let simulated = SimulatedWorker {
             local,
             slots: Slots::new(self.setup.cores),
@@ -374,8 +383,13 @@ impl Simulation {
     /// Time between two cuts of the pipelines.
     pub fn set_interval(&mut self, interval_ns: u64) {
         self.interval_ns = interval_ns;
-        for worker in self.workers.values_mut() {
-            worker.local.set_times(interval_ns, 0);
+        for (id, worker) in &mut self.workers {
+            let tasks = Busy {
+                is_everyone: true,
+                worker: *id,
+                checks: &self.checks,
+            };
+            worker.local.set_times(interval_ns, 0, &tasks);
         }
     }
 

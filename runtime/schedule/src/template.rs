@@ -58,9 +58,6 @@ pub struct ViewShape {
     pub stages: Vec<StageShape>,
     /// Its epochs are to be batch work.
     pub is_batch: bool,
-    /// How old what readers see may be, in nanoseconds: the time from a row's arrival to the end of its epoch; none: as the server's setting
-    /// says.
-    pub freshness_ns: Option<u64>,
 }
 
 /// A stage as scheduling sees it.
@@ -94,12 +91,6 @@ impl Template {
     /// Whether its work is batch work: it is a back-fill, or none of its views is urgent.
     pub fn gives_way(&self) -> bool {
         self.is_job || (!self.views.is_empty() && self.views.iter().all(|view| view.is_batch))
-    }
-
-    /// The freshness that all of its views are to have, in nanoseconds, where those without a target have this one; 0: as fresh as can be.
-    pub fn freshness(&self, default: u64) -> u64 {
-        let targets = self.views.iter().map(|view| view.freshness_ns.unwrap_or(default));
-        targets.min().unwrap_or(0)
     }
 
     /// Where a partition lives.
@@ -180,7 +171,6 @@ impl ViewShape {
             partitions: graph.partitions,
             stages,
             is_batch: graph.priority == Priority::Batch,
-            freshness_ns: graph.freshness_us.map(|us| us.saturating_mul(1_000)),
         }
     }
 

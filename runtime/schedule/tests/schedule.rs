@@ -85,7 +85,6 @@ fn view(
         incarnation: 0,
         stages,
         is_batch: false,
-        freshness_ns: None,
     })
 }
 
@@ -565,7 +564,6 @@ fn a_pipeline_has_as_many_workers_as_it_has_work_for() {
             stage(StageInput::Stages(vec![0, 1]), None, true),
         ],
         is_batch: false,
-        freshness_ns: None,
     });
     simulation.resume(ticket, pipeline, vec![view], vec![]);
     let all = spread_of(&mut simulation, pipeline, 10_000);

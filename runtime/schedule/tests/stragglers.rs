@@ -57,7 +57,6 @@ fn run(slow: Option<(WorkerId, u64)>) -> Report {
             stage(StageInput::Stages(vec![0]), None, true),
         ],
         is_batch: false,
-        freshness_ns: None,
     });
     simulation.resume(ticket, pipeline, vec![view], vec![]);
     assert!(simulation.run(10_000));

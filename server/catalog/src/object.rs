@@ -407,6 +407,11 @@ impl Object {
         }
     }
 
+    /// How old what readers of a materialized view see may be, in microseconds, where it says that itself.
+    pub fn freshness_us(&self) -> Option<u64> {
+        self.relation()?.query.as_ref()?.freshness_us
+    }
+
     /// The object, whose secrets are opened so.
     #[must_use]
     pub fn with_secrets(mut self, vault: &Arc<dyn Vault>) -> Self {

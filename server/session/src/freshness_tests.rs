@@ -123,12 +123,62 @@ async fn a_start_waits_for_no_company() {
     let f = fixture().await;
     f.ok("ALTER SYSTEM SET checkpoint_interval = 'off'").await;
     first_epoch(&f).await;
-    for id in 1..=30 {
+    // Many epochs are cut again, as they were, and writes that were in none.
+    for id in 1..=200 {
         f.ok(&format!("INSERT INTO t VALUES ({id}, 10)")).await;
-        if id % 7 == 0 {
+        if id < 150 || id % 7 == 0 {
             f.ok("SELECT n FROM mv").await;
         }
     }
     let g = f.killed().await;
-    assert_eq!(g.ok("SELECT n, total FROM mv").await, ["31|300"]);
+    assert_eq!(g.ok("SELECT n, total FROM mv").await, ["201|2000"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_can_be_altered() {
+    let f = fixture().await;
+    first_epoch(&f).await;
+    let other = f.other_session();
+    f.ok("INSERT INTO t VALUES (1, 10)").await;
+    assert_eq!(run(&other, "SELECT n FROM mv").await.unwrap(), ["1"]);
+    // What waits already does not wait any longer.
+    f.ok("ALTER MATERIALIZED VIEW mv SET (freshness = '0')").await;
+    assert_eq!(run(&other, "SELECT n FROM mv").await.unwrap(), ["2"]);
+    f.ok("ALTER MATERIALIZED VIEW mv SET (freshness = '30 min')")
+        .await;
+    let target = "SELECT freshness_target_us FROM mr_catalog.relations WHERE name = 'mv'";
+    assert_eq!(f.ok(target).await, ["1800000000"]);
+    f.ok("INSERT INTO t VALUES (2, 10)").await;
+    f.ok("FLUSH").await;
+    f.ok("INSERT INTO t VALUES (3, 10)").await;
+    assert_eq!(run(&other, "SELECT n FROM mv").await.unwrap(), ["3"]);
+    // A transaction alters it when it commits.
+    f.ok("BEGIN").await;
+    f.ok("ALTER MATERIALIZED VIEW mv RESET (freshness)").await;
+    assert_eq!(run(&other, "SELECT n FROM mv").await.unwrap(), ["3"]);
+    f.ok("COMMIT").await;
+    assert_eq!(run(&other, "SELECT n FROM mv").await.unwrap(), ["4"]);
+    f.ok("BEGIN").await;
+    f.ok("CREATE MATERIALIZED VIEW young AS SELECT max(v) AS most FROM t")
+        .await;
+    f.ok("ALTER MATERIALIZED VIEW young SET (freshness = '20 min')")
+        .await;
+    f.ok("COMMIT").await;
+    let targets = "SELECT name, freshness_target_us FROM mr_catalog.relations WHERE kind = 'materialized view' ORDER BY name";
+    assert_eq!(f.ok(targets).await, ["mv|null", "young|1200000000"]);
+    for (wrong, code) in [
+        ("SET (freshness = '2 hours')", "22023"),
+        ("SET (freshness = '5')", "22023"),
+        ("SET (freshness = '1 s', freshness = '2 s')", "42601"),
+        ("SET (on_error = 'fail')", "0A000"),
+        ("RESET (history)", "0A000"),
+    ] {
+        let sql = format!("ALTER MATERIALIZED VIEW mv {wrong}");
+        assert_eq!(f.error(&sql).await.code.code(), code, "{wrong}");
+    }
+    f.ok("ALTER MATERIALIZED VIEW mv SET (freshness = '1 hour')")
+        .await;
+    drop(other);
+    let g = f.restart().await;
+    assert_eq!(g.ok(targets).await, ["mv|3600000000", "young|1200000000"]);
 }

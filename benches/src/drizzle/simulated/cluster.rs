@@ -68,7 +68,6 @@ impl Cluster {
             incarnation: 0,
             stages: stages.to_vec(),
             is_batch: false,
-            freshness_ns: None,
         });
         self.simulation.resume(ticket, pipeline, vec![view], vec![]);
         self.rest()?;

@@ -144,6 +144,8 @@ pub struct ViewInstance {
     /// Which of its state is on disk.
     eviction: Eviction,
     watchers: Watchers,
+    /// See [`ViewInstance::freshness`].
+    freshness: Mutex<Option<Duration>>,
 }
 
 impl ViewInstance {
@@ -193,6 +195,7 @@ impl ViewInstance {
             partitions,
         });
         let shape = Arc::new(ViewShape::of(id, incarnation, &graph));
+        let freshness = Mutex::new(graph.freshness_us.map(Duration::from_micros));
         Ok(ViewInstance {
             id,
             name,
@@ -230,6 +233,7 @@ impl ViewInstance {
             is_bulk: AtomicBool::new(false),
             first,
             filled: OnceLock::new(),
+            freshness,
         })
     }
 
@@ -529,8 +533,18 @@ impl ViewInstance {
 
     /// How old what readers see may be; `default`: where the view does not say it. None: it is to be as fresh as can be.
     pub fn freshness_target(&self, default: Option<Duration>) -> Option<Duration> {
-        let target = self.graph.freshness_us.map(Duration::from_micros).or(default);
+        let target = self.freshness().or(default);
         target.filter(|target| !target.is_zero())
+    }
+
+    /// What the view itself says of that: zero, that it is to be as fresh as can be.
+    pub fn freshness(&self) -> Option<Duration> {
+        *self.freshness.lock()
+    }
+
+    /// Changes it. Cutters are to be told.
+    pub(crate) fn set_freshness(&self, target: Option<Duration>) {
+        *self.freshness.lock() = target;
     }
 
     /// Why the view failed, if it did.

@@ -62,7 +62,6 @@ fn run(policy: SchedulerPolicy, share: f64, seed: u64) -> BatchReport {
             stage(StageInput::Stages(vec![0]), None),
         ],
         is_batch: false,
-        freshness_ns: None,
     });
     simulation.resume(ticket, pipeline, vec![view], vec![]);
     assert!(simulation.run(100_000));

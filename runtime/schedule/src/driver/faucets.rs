@@ -225,7 +225,6 @@ mod tests {
                 stage(StageInput::Stages(vec![1]), None, None),
             ],
             is_batch: false,
-            freshness_ns: None,
         })
     }
 

@@ -37,7 +37,6 @@ fn view(id: u64, inputs: &[u64]) -> Arc<ViewShape> {
         incarnation: 0,
         stages,
         is_batch: false,
-        freshness_ns: None,
     })
 }
 

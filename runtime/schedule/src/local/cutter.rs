@@ -368,6 +368,10 @@ mod tests {
         fn has_state(&self, _: Part, _: u64) -> bool {
             true
         }
+
+        fn freshness(&self, _: RelationId) -> Option<u64> {
+            None
+        }
     }
 
     const MS: u64 = 1_000_000;
@@ -408,14 +412,13 @@ mod tests {
                     partitions: 1,
                     stages: vec![],
                     is_batch: false,
-                    freshness_ns: None,
                 })],
                 before: vec![0],
                 placement: vec![me],
                 cutter: me,
             };
             let mut local = LocalScheduler::new(me);
-            local.set_times(interval, freshness);
+            local.set_times(interval, freshness, &Idle);
             let mut clocked = Clocked {
                 local,
                 pipeline,

@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;
@@ -108,8 +109,19 @@ pub struct Widening {
 impl Database {
     /// Swaps the catalog for one with these changes. Only the holder of the DDL lock, or the start, may.
     pub(crate) fn publish(&self, put: impl IntoIterator<Item = Arc<Object>>, removed: &[ObjectId]) {
-        let next = with_changes(&self.catalog.load(), put, removed);
+        let before = self.catalog.load();
+        let put: Vec<Arc<Object>> = put.into_iter().collect();
+        let next = with_changes(&before, put.iter().cloned(), removed);
         self.catalog.store(Arc::new(next));
+        for object in put {
+            let target = object.freshness_us();
+            let is_changed = (before.object(object.id)).is_some_and(|old| old.freshness_us() != target);
+            // One that is not there at the moment is made with what the catalog says.
+            if is_changed {
+                let target = target.map(Duration::from_micros);
+                let _ = self.runtime().set_freshness(RelationId(object.id.0), target);
+            }
+        }
     }
 
     /// The values of secrets.
@@ -319,7 +331,8 @@ impl Definitions {
         let specs: Vec<ViewSpec> = {
             let draft = self.draft.lock();
             let views = made.iter().filter_map(|object| {
-                let spec = draft.specs.get(&object.id)?.clone();
+                let mut spec = draft.specs.get(&object.id)?.clone();
+                spec.graph.freshness_us = object.freshness_us();
                 Some(ViewSpec {
                     name: object.name.clone(),
                     ..spec

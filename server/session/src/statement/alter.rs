@@ -6,6 +6,7 @@
 mod column;
 mod constraint;
 mod form;
+mod freshness;
 mod identity;
 pub(super) mod owner;
 mod sequence;
@@ -228,6 +229,12 @@ async fn perform(
         }
         AlterOperation::SetOptions(options) if is_watermark(&object, &options) => {
             watermark::set_back(session, &guard, &object, &options.0[0].value).await?;
+        }
+        AlterOperation::SetOptions(options) if object.kind == ObjectKind::MaterializedView => {
+            freshness::set(&guard, &object, &options)?;
+        }
+        AlterOperation::ResetOptions(names) if object.kind == ObjectKind::MaterializedView => {
+            freshness::reset(&guard, &object, &names)?;
         }
         AlterOperation::SetOptions(mut options) if is_stored(&object) => {
             let change = Retention::new(&mut options, kind)?;

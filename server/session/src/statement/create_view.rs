@@ -264,13 +264,6 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOpt
         flow: view_flow(session)?,
         ..ViewOptions::default()
     };
-    let invalid = |option: &OptionEntry| {
-        let message = format!(
-            "invalid value for option \"{}\": \"{}\"",
-            option.name.value, option.value
-        );
-        SqlError::new(SqlState::InvalidParameterValue, message)
-    };
     for option in &options.0 {
         let name = option.name.value.as_str();
         if name == "priority" {
@@ -285,9 +278,7 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOpt
                 .ok_or_else(|| invalid(option).with_hint("It can be 'null', 'skip' or 'fail'."))?;
             found.keeps_errors = found.on_error != OnError::Fail;
         } else if name == "freshness" {
-            let hint = "Give a time from 1 ms to 1 hour, such as '50 ms'; '0': as fresh as can be.";
-            let us = freshness_target(&option.value).ok_or_else(|| invalid(option).with_hint(hint))?;
-            found.freshness_us = Some(us);
+            found.freshness_us = Some(freshness(option)?);
         } else if name == "history" {
             let micros = length(&option.value).ok().filter(|micros| *micros >= 1_000);
             let micros = micros.ok_or_else(|| invalid(option).with_hint("Give a time, such as '1 hour'."))?;
@@ -304,13 +295,28 @@ pub(super) fn options(session: &Session, options: &Options) -> SqlResult<ViewOpt
     Ok(found)
 }
 
+fn invalid(option: &OptionEntry) -> SqlError {
+    let message = format!(
+        "invalid value for option \"{}\": \"{}\"",
+        option.name.value, option.value
+    );
+    SqlError::new(SqlState::InvalidParameterValue, message)
+}
+
 /// Microseconds of a target for freshness; 0: as fresh as can be. A number alone is none: it might be seconds or milliseconds.
-fn freshness_target(text: &str) -> Option<u64> {
+///
+/// # Errors
+/// 22023.
+pub(super) fn freshness(option: &OptionEntry) -> SqlResult<u64> {
     const SHORTEST: u64 = 1_000;
     const LONGEST: u64 = 3_600_000_000;
-    let has_unit = text.trim().parse::<f64>().is_err();
-    let us = length(text).ok().and_then(|us| u64::try_from(us).ok());
+    let has_unit = option.value.trim().parse::<f64>().is_err();
+    let us = length(&option.value).ok().and_then(|us| u64::try_from(us).ok());
     us.filter(|us| *us == 0 || (has_unit && (SHORTEST..=LONGEST).contains(us)))
+        .ok_or_else(|| {
+            invalid(option)
+                .with_hint("Give a time from 1 ms to 1 hour, such as '50 ms'; '0': as fresh as can be.")
+        })
 }
 
 /// Refuses columns whose values are rows.

@@ -114,7 +114,7 @@ impl Engine {
         runtime.fill_again(lost, Some(view.id)).await;
     }
 
-    fn view(&self, id: RelationId) -> Option<Arc<ViewInstance>> {
+    pub(crate) fn view(&self, id: RelationId) -> Option<Arc<ViewInstance>> {
         match self.relation(id).ok()?.as_ref() {
             Relation::View(view) => Some(Arc::clone(view)),
             _ => None,
@@ -187,6 +187,7 @@ impl Runtime {
                 .iter()
                 .map(|view| {
                     let mut graph = view.graph.clone();
+                    graph.freshness_us = view.freshness().map(|target| target.as_micros() as u64);
                     if divided == Some(view.id) {
                         graph.partitions = partitions_divided(self.memory().limit());
                     }

@@ -90,10 +90,18 @@ impl DdlGuard<'_> {
             definition: Definition::Relation(Box::new(relation)),
             rights: Rights::default(),
         });
+        let mut graph = planned.graph;
+        // Over views that have targets it is no fresher than they are: it does not make them so.
+        let targets = graph.inputs.iter().map(|input| {
+            let input = self.catalog().object(ObjectId(input.id.0)).cloned();
+            input.and_then(|input| input.freshness_us())
+        });
+        let targets: Option<Vec<u64>> = targets.collect();
+        graph.freshness_us = targets.and_then(|targets| targets.into_iter().min());
         let spec = ViewSpec {
             id: relation_id,
             name,
-            graph: planned.graph,
+            graph,
             definition: db.definition_of(&self.catalog(), &object),
         };
         let view = Arc::new(QueryView {
