@@ -10,6 +10,7 @@ use millrace_parser::ast::Statement;
 
 use crate::names;
 use crate::session::Session;
+use crate::statement::constant_row::is_constant;
 
 /// Text and values of a light statement together, in bytes.
 const BYTES_MAX: usize = 8 << 10;
@@ -22,6 +23,7 @@ pub(crate) fn is_light(session: &Session, parsed: &Parsed, params: &[ScalarValue
         Statement::Sql(statement) => match statement.as_ref() {
             ast::Statement::StartTransaction { .. } | ast::Statement::Rollback { .. } => true,
             ast::Statement::Insert(insert) => is_light_insert(session, insert),
+            ast::Statement::Query(query) => is_constant(query),
             _ => false,
         },
         _ => false,
@@ -49,7 +51,8 @@ fn is_light_insert(session: &Session, insert: &Insert) -> bool {
         })
 }
 
-fn is_literal(expr: &Expr) -> bool {
+/// Whether an expression is a literal, or one that is cast.
+pub(crate) fn is_literal(expr: &Expr) -> bool {
     match expr {
         Expr::Value(_) => true,
         Expr::UnaryOp { expr, .. } | Expr::Nested(expr) | Expr::Cast { expr, .. } => is_literal(expr),

@@ -7,6 +7,7 @@ pub mod backup;
 mod by_key;
 pub mod clock;
 pub mod comment;
+pub(crate) mod constant_row;
 pub mod copy;
 pub mod create_external;
 mod create_function;

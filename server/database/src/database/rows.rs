@@ -1,5 +1,6 @@
 //! From what a statement gives to whole rows of a relation: types, defaults, generated columns, NOT NULL.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -120,7 +121,8 @@ impl RowBuilder {
         let schema = Arc::clone(relation.schema());
         let reader = db.reader(scope);
         let binder = Binder::new(db.state(), &reader);
-        let state = db.statement_state();
+        // Most columns have nothing that is computed.
+        let state = LazyCell::new(|| db.statement_state());
         let empty = DFSchema::empty();
         let whole = df(DFSchema::try_from(schema.as_ref().clone()))?;
         let mut sources = Vec::with_capacity(relation.columns.len());

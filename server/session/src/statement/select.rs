@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use millrace_catalog::scope::Scope;
@@ -16,7 +17,7 @@ use crate::object_names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::output_columns::OutputColumns;
 use crate::session::Session;
-use crate::statement::{as_of, lock};
+use crate::statement::{as_of, constant_row, lock};
 
 /// Why a query is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +80,14 @@ pub async fn run(
     running: Running,
     tag: CommandTag,
 ) -> SqlResult<Outcome> {
-    let physical = session.physical_plan(plan, &scope.before).await?;
-    let stream = session.start(Arc::clone(&physical))?;
-    let stream = Box::pin(Followed::new(session, scope.acting.role, physical, stream));
+    let stream: SendableRecordBatchStream = match constant_row::answer(session, &plan)? {
+        Some(row) => row,
+        None => {
+            let physical = session.physical_plan(plan, &scope.before).await?;
+            let stream = session.start(Arc::clone(&physical))?;
+            Box::pin(Followed::new(session, scope.acting.role, physical, stream))
+        }
+    };
     let (schema, stream) = session.guarded(stream, columns, running);
     Ok(Outcome::Rows { schema, stream, tag })
 }
