@@ -10,6 +10,7 @@ mod machines;
 mod memory;
 mod queries;
 mod relations;
+mod seen_through;
 mod transport;
 mod visible;
 pub(crate) mod watching;

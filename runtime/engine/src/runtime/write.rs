@@ -19,6 +19,7 @@ use crate::event_time::{EventTime, Judged, LateRows};
 use crate::feed::{Feeds, Part};
 use crate::relation::{Relation, Table};
 use crate::runtime::backpressure::Backpressure;
+use crate::runtime::seen_through::SeenThrough;
 use crate::runtime::{Engine, Runtime};
 use crate::snapshot::{Frozen, Snapshot};
 
@@ -362,17 +363,16 @@ impl Runtime {
                 .for_each(|(event_time, judged)| event_time.submit(judged));
             (feeds.submit(pipeline, parts), self.engine.logs.submit(prepared))
         };
-        // From here the write may become durable whether or not the caller stays: it is seen through by a task of its own,
-        // which keeps the locks until then.
+        // From here the write may become durable whether or not the caller stays: it is seen through, and keeps the locks until then.
         let engine = Arc::clone(&self.engine);
         let locks = locks.cloned();
-        let completion = self.engine.machine.io.spawn(async move {
+        let completion = async move {
             let outcome = receipt.await;
             let token = engine.complete(&writes, sequence, outcome);
             drop(locks);
             token
-        });
-        let token = completion.await.map_err(|_| RuntimeError::SHUTTING_DOWN)??;
+        };
+        let token = SeenThrough::new(completion, &self.engine.machine.io).await?;
         Ok(Some(WriteToken { late, ..token }))
     }
 
