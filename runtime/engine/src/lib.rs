@@ -33,6 +33,7 @@ mod query;
 mod relation;
 mod runtime;
 mod snapshot;
+mod stream_values;
 mod timers;
 mod versions;
 pub mod worker;

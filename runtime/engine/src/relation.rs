@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use millrace_planner::RelationId;
@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 
 use crate::error::{Result, RuntimeError};
 use crate::event_time::EventTime;
+use crate::stream_values::StreamValues;
 use crate::worker::ViewInstance;
 
 /// A stream: its rows are in the log.
@@ -24,6 +25,7 @@ pub struct Stream {
     pub missing: Vec<ScalarValue>,
     /// Where rows have one that counts.
     pub event_time: Option<Arc<EventTime>>,
+    pub(crate) values: Arc<StreamValues>,
 }
 
 /// A table: its changes are in the log, its rows here too. A version is a log offset.
@@ -110,6 +112,46 @@ impl Relation {
             Relation::View(_) => return Ok(rows),
         };
         widen(rows, schema, missing)
+    }
+
+    /// As [`Relation::widen`], for rows that have only these columns of the relation, as far as they were there when the rows were written.
+    ///
+    /// # Errors
+    /// The rows have other columns.
+    pub fn widen_columns(&self, rows: RecordBatch, columns: &[usize]) -> Result<RecordBatch> {
+        let Some(lacking) = columns
+            .len()
+            .checked_sub(rows.num_columns())
+            .filter(|lacking| *lacking > 0)
+        else {
+            return Ok(rows);
+        };
+        // Columns are added at the end.
+        let mut last: Vec<usize> = columns.to_vec();
+        last.sort_unstable();
+        let added_from = last[last.len() - lacking];
+        let missing = match self {
+            Relation::Stream(stream) => stream.missing.as_slice(),
+            Relation::Table(table) => table.missing.as_slice(),
+            Relation::View(_) => &[],
+        };
+        let schema = self.schema();
+        let others = schema.fields().len() - missing.len();
+        let mut had = rows.columns().iter();
+        let mut all: Vec<ArrayRef> = vec![];
+        for column in columns {
+            let unexpected = || RuntimeError::Internal(format!("rows have no column {column}"));
+            all.push(match *column < added_from {
+                true => Arc::clone(had.next().ok_or_else(unexpected)?),
+                false => {
+                    let value = (column.checked_sub(others)).and_then(|at| missing.get(at));
+                    value.ok_or_else(unexpected)?.to_array_of_size(rows.num_rows())?
+                }
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        let schema = Arc::new(schema.project(columns)?);
+        RecordBatch::try_new_with_options(schema, all, &options).map_err(RuntimeError::from)
     }
 
     /// As [`Relation::widen`], for changes.

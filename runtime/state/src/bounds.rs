@@ -61,7 +61,8 @@ pub fn union(one: Range, other: Range) -> Range {
     (one.0.min(other.0), one.1.max(other.1))
 }
 
-fn range(values: &dyn Array) -> Option<Range> {
+/// The range of all of these values; `None`: there are none, or they have no bounds.
+pub fn range(values: &dyn Array) -> Option<Range> {
     fn of<T: ArrowPrimitiveType>(values: &dyn Array) -> Option<Range>
     where
         T::Native: Into<i64>,

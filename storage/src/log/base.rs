@@ -177,7 +177,7 @@ impl<'a> Blocks<'a> {
             |why: String| StorageError::corrupt(&self.log.segment_path(entry.segment), entry.position, why);
         let schema = self.log.schema_of(header.columns);
         let schema = schema.ok_or_else(|| corrupt("its columns are not known".to_owned()))?;
-        let changes = block::decode(&bytes, &header, &schema).map_err(corrupt)?;
+        let changes = block::decode(&bytes, &header, &schema, None).map_err(corrupt)?;
         Ok((header, self.owner.whole(self.log.id, changes)?))
     }
 

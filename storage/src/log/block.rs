@@ -1,8 +1,12 @@
 //! A block: some rows of one relation as an Arrow IPC record batch, behind a header of 64 bytes with a
 //! checksum. `docs/formats/log.md` gives every byte.
 //!
+//! Many rows are written column by column (`by_column`), so that a query reads only the columns that it wants.
+//!
 //! The caller's thread encodes and checksums the payload; the writer's thread only fills in what it alone
 //! knows (offset, write id) and extends the checksum over the header.
+
+pub(super) mod by_column;
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +14,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::buffer::{Buffer, MutableBuffer};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Fields, Int64Type, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::read_record_batch;
 use arrow::ipc::writer::{
@@ -27,6 +31,7 @@ pub(super) const ALIGNMENT: usize = 64;
 pub(super) const MAGIC: [u8; 4] = *b"MLRB";
 const VERSION: u16 = 1;
 const KIND_ROWS: u8 = 1;
+const KIND_COLUMNS: u8 = 2;
 const FLAG_WEIGHTS: u8 = 1;
 const FLAG_NOTE: u8 = 2;
 /// Of the Arrow buffers inside a block: enough for 128-bit values, and little waste for a single row.
@@ -82,6 +87,8 @@ pub(super) struct BlockHeader {
     /// Columns without the weights; 0: those of the segment's schema.
     pub(super) columns: u16,
     pub(super) weighted: bool,
+    /// See [`by_column`].
+    pub(super) by_column: bool,
     /// Of what the owner wrote down with the write; 0: nothing.
     pub(super) note_bytes: u32,
     pub(super) durable_bytes: u64,
@@ -118,7 +125,7 @@ impl BlockHeader {
             ));
         }
         let (kind, flags) = (bytes[6], bytes[7]);
-        if kind != KIND_ROWS || flags & !(FLAG_WEIGHTS | FLAG_NOTE) != 0 {
+        if !matches!(kind, KIND_ROWS | KIND_COLUMNS) || flags & !(FLAG_WEIGHTS | FLAG_NOTE) != 0 {
             return Err(format!("the block has unknown kind {kind} or flags {flags:#x}"));
         }
         let header = BlockHeader {
@@ -131,6 +138,7 @@ impl BlockHeader {
             members: u16_at(bytes, 36),
             columns: u16_at(bytes, 38),
             weighted: flags & FLAG_WEIGHTS != 0,
+            by_column: kind == KIND_COLUMNS,
             note_bytes: if flags & FLAG_NOTE != 0 {
                 u32_at(bytes, 56)
             } else {
@@ -216,7 +224,7 @@ impl Frame {
         // Its memory is aligned as what is read is.
         let mut bytes = MutableBuffer::with_capacity(self.bytes.len());
         bytes.extend_from_slice(&self.bytes);
-        let changes = decode(&bytes.into(), &header, &schema)?.slice(start, rows);
+        let changes = decode(&bytes.into(), &header, &schema, None)?.slice(start, rows);
         let (columns, members) = (header.columns, Members::new());
         let frame = encode(
             &changes.rows,
@@ -280,28 +288,17 @@ pub(super) fn encode(
     members: &Members,
     note: &[u8],
 ) -> Result<Frame, StorageError> {
-    let message = encode_arrow(rows, weights)?;
-    let members_bytes = members.len() * MEMBER_BYTES;
-    let note_bytes = note.len().next_multiple_of(NOTE_ALIGNMENT);
-    let metadata_end = HEADER_BYTES + members_bytes + note_bytes + 8 + message.ipc_message.len();
-    let body_start = metadata_end.next_multiple_of(ALIGNMENT);
-    let end = (body_start + message.arrow_data.len()).next_multiple_of(ALIGNMENT);
-    if end - HEADER_BYTES > PAYLOAD_BYTES_MAX {
-        return Err(StorageError::TooLarge {
-            what: "a row",
-            found: (end - HEADER_BYTES) as u64,
-            limit: PAYLOAD_BYTES_MAX as u64,
-        });
-    }
+    let is_by_column = by_column::is_worth_it(rows);
     let row_count = rows.num_rows() as u32;
-    let mut bytes = Vec::with_capacity(end);
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + rows_bytes(rows) + rows_bytes(rows) / 8);
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
-    bytes.push(KIND_ROWS);
+    bytes.push(if is_by_column { KIND_COLUMNS } else { KIND_ROWS });
     let weighted = if weights.is_some() { FLAG_WEIGHTS } else { 0 };
     let noted = if note.is_empty() { 0 } else { FLAG_NOTE };
     bytes.push(weighted | noted);
-    bytes.extend_from_slice(&((end - HEADER_BYTES) as u32).to_le_bytes());
+    // The payload's size.
+    bytes.extend_from_slice(&[0; 4]);
     bytes.extend_from_slice(&row_count.to_le_bytes());
     bytes.resize(32, 0);
     bytes.extend_from_slice(&part.to_le_bytes());
@@ -317,13 +314,27 @@ pub(super) fn encode(
         bytes.extend_from_slice(&[0; 4]);
     }
     bytes.extend_from_slice(note);
-    bytes.resize(HEADER_BYTES + members_bytes + note_bytes, 0);
-    bytes.extend_from_slice(&(message.ipc_message.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(&message.ipc_message);
-    bytes.resize(body_start, 0);
-    bytes.extend_from_slice(&message.arrow_data);
-    bytes.resize(end, 0);
+    bytes.resize(bytes.len().next_multiple_of(NOTE_ALIGNMENT), 0);
+    if is_by_column {
+        by_column::encode(&mut bytes, rows, weights)?;
+    } else {
+        let message = encode_arrow(rows, weights)?;
+        bytes.extend_from_slice(&(message.ipc_message.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&message.ipc_message);
+        bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
+        bytes.extend_from_slice(&message.arrow_data);
+    }
+    bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
+    let payload_bytes = bytes.len() - HEADER_BYTES;
+    if payload_bytes > PAYLOAD_BYTES_MAX {
+        return Err(StorageError::TooLarge {
+            what: "a row",
+            found: payload_bytes as u64,
+            limit: PAYLOAD_BYTES_MAX as u64,
+        });
+    }
+    bytes[8..12].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
     let payload_crc = crc32c::crc32c(&bytes[HEADER_BYTES..]);
     Ok(Frame {
         bytes,
@@ -361,12 +372,22 @@ pub(super) fn with_weights(schema: &Schema) -> SchemaRef {
 }
 
 /// Decodes a verified block of this schema, which must have the columns that the header tells of; the arrays share its
-/// memory.
+/// memory. `wanted`: only these columns, in this order, as far as the block has them.
 pub(super) fn decode(
     block: &Buffer,
     header: &BlockHeader,
     schema: &SchemaRef,
+    wanted: Option<&[usize]>,
 ) -> Result<ChangeBatch, String> {
+    if header.by_column {
+        let all = all_columns(schema, header);
+        let places = by_column::places(block, header, all.len())?;
+        return assemble(header, schema, wanted, |column| {
+            let place = &places[column];
+            let bytes = block.slice_with_length(place.start as usize, place.bytes as usize);
+            by_column::decode(&bytes, place, &all[column], header.rows, true)
+        });
+    }
     let text = |e: ArrowError| e.to_string();
     let short = "the block is shorter than its content";
     let note_bytes = (header.note_bytes as usize).next_multiple_of(NOTE_ALIGNMENT);
@@ -390,8 +411,25 @@ pub(super) fn decode(
         schema.clone()
     };
     let body = block.slice(body_start);
+    let wanted: Option<Vec<usize>> = wanted.map(|wanted| {
+        let has = |column: &usize| *column < schema.fields().len();
+        wanted.iter().copied().filter(has).collect()
+    });
+    let decoded: Option<Vec<usize>> = wanted.map(|mut wanted| {
+        // The weights stand behind all of them.
+        wanted.extend(header.weighted.then_some(schema.fields().len()));
+        wanted
+    });
     let rows = arrow_decoding(|| {
-        read_record_batch(&body, batch, stored, &HashMap::new(), None, &message.version())
+        let none = HashMap::new();
+        read_record_batch(
+            &body,
+            batch,
+            stored,
+            &none,
+            decoded.as_deref(),
+            &message.version(),
+        )
     })?;
     if rows.num_rows() != header.rows as usize {
         return Err(format!(
@@ -406,10 +444,48 @@ pub(super) fn decode(
     let columns = rows.num_columns() - 1;
     let weights = rows.column(columns).as_primitive::<Int64Type>().clone();
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    let rows =
-        RecordBatch::try_new_with_options(schema.clone(), rows.columns()[..columns].to_vec(), &options)
-            .map_err(text)?;
+    let names: Vec<usize> = (0..columns).collect();
+    let schema = Arc::new(rows.schema().project(&names).map_err(text)?);
+    let rows = RecordBatch::try_new_with_options(schema, rows.columns()[..columns].to_vec(), &options)
+        .map_err(text)?;
     ChangeBatch::new(rows, Some(weights)).map_err(|e| e.to_string())
+}
+
+/// The columns that a block has by its header, the weights included.
+pub(super) fn all_columns(schema: &SchemaRef, header: &BlockHeader) -> Fields {
+    match header.weighted {
+        true => with_weights(schema).fields().clone(),
+        false => schema.fields().clone(),
+    }
+}
+
+/// The rows of a block whose columns are had one by one, by their places among [`all_columns`].
+pub(super) fn assemble(
+    header: &BlockHeader,
+    schema: &SchemaRef,
+    wanted: Option<&[usize]>,
+    mut column: impl FnMut(usize) -> Result<ArrayRef, String>,
+) -> Result<ChangeBatch, String> {
+    let has = schema.fields().len();
+    let wanted: Vec<usize> = match wanted {
+        Some(wanted) => wanted.iter().copied().filter(|column| *column < has).collect(),
+        None => (0..has).collect(),
+    };
+    let columns = wanted
+        .iter()
+        .map(|at| column(*at))
+        .collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(header.rows as usize));
+    let wanted = Arc::new(schema.project(&wanted).map_err(|e| e.to_string())?);
+    let rows = RecordBatch::try_new_with_options(wanted, columns, &options).map_err(|e| e.to_string())?;
+    if !header.weighted {
+        return Ok(ChangeBatch::insertions(rows));
+    }
+    let weights = column(has)?;
+    let weights = weights
+        .as_primitive_opt::<Int64Type>()
+        .ok_or("the weights are no numbers")?;
+    ChangeBatch::new(rows, Some(weights.clone())).map_err(|e| e.to_string())
 }
 
 /// Arrow's decoders believe what is inside of a message, and may panic where it is wrong. Bytes with the right checksum

@@ -23,7 +23,7 @@ pub(crate) fn decode_block(bytes: &[u8]) -> Result<(), String> {
     // As the reader has it: aligned.
     let mut aligned = MutableBuffer::with_capacity(block.len());
     aligned.extend_from_slice(block);
-    block::decode(&Buffer::from(aligned), &header, &schema).map(|_| ())
+    block::decode(&Buffer::from(aligned), &header, &schema, None).map(|_| ())
 }
 
 /// `FIRST`.

@@ -27,6 +27,13 @@ impl ReadAhead {
         }
     }
 
+    /// So many bytes at `position` and nothing else, in memory that is aligned for Arrow.
+    pub(super) fn exactly(&self, position: u64, bytes: usize) -> io::Result<Buffer> {
+        let mut piece = MutableBuffer::from_len_zeroed(bytes);
+        self.file.read_exact_at(piece.as_slice_mut(), position)?;
+        Ok(piece.into())
+    }
+
     /// `bytes` bytes at `position`. `end` bounds what may be read ahead: bytes behind it may still change.
     ///
     /// A piece starts where a block does and its memory is aligned for Arrow, so that blocks, which take a

@@ -280,7 +280,7 @@ impl RelationLog {
                 merging.write(frame)?;
                 continue;
             };
-            let changes = block::decode(&bytes, &header, &schema).map_err(corrupt)?;
+            let changes = block::decode(&bytes, &header, &schema, None).map_err(corrupt)?;
             let note = block::note(&bytes, &header).map_err(corrupt)?.to_vec();
             merging.add(&header, frame, (changes, note), span_max)?;
         }

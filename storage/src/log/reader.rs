@@ -1,14 +1,21 @@
 //! Reading a log: block by block from the files, at any time, up to what was durable.
 
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::log::block::{self, BlockHeader};
+use crate::log::block::{self, BlockHeader, by_column};
 use crate::log::blocks::BlockEntry;
 use crate::log::file::ReadAhead;
 use crate::log::hold::LogHold;
 use crate::log::relation::RelationLog;
 use crate::memory::rows_bytes;
 use crate::{ChangeBatch, StorageError};
+
+/// Smaller blocks are read whole, with what follows them.
+const APART_BYTES_MIN: u32 = 256 << 10;
+/// Has the directory of a block without a long note.
+const HEAD_BYTES: usize = 4 << 10;
 
 /// Changes at consecutive offsets, in the blocks in which they were written, or in larger ones where those were merged.
 #[derive(Debug, Clone)]
@@ -39,6 +46,9 @@ pub struct LogReader {
     hold: LogHold,
     /// Read, and not yet handed out.
     pending: Option<Result<LogBlock, StorageError>>,
+    /// The columns that are wanted, in order; none: all.
+    wanted: Option<Vec<usize>>,
+    bytes_read: u64,
 }
 
 /// The segment that is being read.
@@ -64,6 +74,22 @@ impl LogReader {
             open: None,
             hold,
             pending: None,
+            wanted: None,
+            bytes_read: 0,
+        }
+    }
+
+    /// How many bytes of the files were read so far: blocks are read whole.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Gives only these columns of the relation, in this order. Blocks that were written before some of them were added have the rest.
+    #[must_use]
+    pub fn with_columns(self, wanted: Vec<usize>) -> Self {
+        LogReader {
+            wanted: Some(wanted),
+            ..self
         }
     }
 
@@ -93,15 +119,19 @@ impl LogReader {
                 read_ahead: ReadAhead::new(file),
             });
         }
+        if let Some(block) = self.read_wanted(entry, &path)? {
+            return Ok(self.clip(entry, block));
+        }
         let open = self.open.as_mut().expect("it was opened above");
         let corrupt = |why: String| StorageError::corrupt(&path, entry.position, why);
         let bytes = match open.read_ahead.get(entry.position, u64::from(entry.bytes), end) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 return Err(corrupt("the file ends inside of the block".to_owned()));
             }
             Err(error) => return Err(StorageError::io("read", &path, error)),
         };
+        self.bytes_read += u64::from(entry.bytes);
         let header = BlockHeader::parse(&bytes).map_err(corrupt)?;
         if !entry.is_of(&header) {
             return Err(corrupt(
@@ -115,7 +145,7 @@ impl LogReader {
                 header.columns
             ))
         })?;
-        let changes = block::decode(&bytes, &header, &schema).map_err(corrupt)?;
+        let changes = block::decode(&bytes, &header, &schema, self.wanted.as_deref()).map_err(corrupt)?;
         let note = block::note(&bytes, &header).map_err(corrupt)?.to_vec();
         Ok(self.clip(
             entry,
@@ -126,6 +156,65 @@ impl LogReader {
                 changes,
             },
         ))
+    }
+
+    /// The wanted columns of a block that has them apart, which alone are read; `None`: the block is to be read whole.
+    fn read_wanted(&mut self, entry: BlockEntry, path: &Path) -> Result<Option<LogBlock>, StorageError> {
+        let (Some(wanted), Some(open)) = (&self.wanted, &self.open) else {
+            return Ok(None);
+        };
+        if entry.bytes < APART_BYTES_MIN {
+            return Ok(None);
+        }
+        let corrupt = |why: String| StorageError::corrupt(path, entry.position, why);
+        let read = |at: u32, bytes: usize| {
+            let read = open.read_ahead.exactly(entry.position + u64::from(at), bytes);
+            read.map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => corrupt("the file ends inside of the block".to_owned()),
+                _ => StorageError::io("read", path, error),
+            })
+        };
+        let mut head = read(0, HEAD_BYTES)?;
+        let header = BlockHeader::parse(&head).map_err(corrupt)?;
+        if !header.by_column || !entry.is_of(&header) {
+            return Ok(None);
+        }
+        let Some(schema) = self.relation.schema_of(header.columns) else {
+            return Ok(None);
+        };
+        let all = block::all_columns(&schema, &header);
+        if wanted.len() >= schema.fields().len() {
+            return Ok(None);
+        }
+        let head_bytes = by_column::head_bytes(&header, all.len());
+        if head_bytes > entry.bytes as usize {
+            return Err(corrupt("the block is shorter than its directory".to_owned()));
+        }
+        if head_bytes > head.len() {
+            head = read(0, head_bytes)?;
+        }
+        let places = by_column::places(&head, &header, all.len()).map_err(corrupt)?;
+        let mut failed = None;
+        let mut bytes_read = head.len() as u64;
+        let changes = block::assemble(&header, &schema, Some(wanted), |column| {
+            let place = &places[column];
+            bytes_read += u64::from(place.bytes);
+            let bytes = read(place.start, place.bytes as usize).map_err(|error| {
+                let text = error.to_string();
+                failed = Some(error);
+                text
+            })?;
+            by_column::decode(&bytes, place, &all[column], header.rows, false)
+        });
+        let changes = changes.map_err(|why| failed.unwrap_or_else(|| corrupt(why)))?;
+        let note = block::note(&head, &header).map_err(corrupt)?.to_vec();
+        self.bytes_read += bytes_read;
+        Ok(Some(LogBlock {
+            first_offset: entry.first_offset,
+            write_id: header.write_id,
+            note,
+            changes,
+        }))
     }
 
     /// Cuts off what is outside of the range, and what was read already: the block may have been merged since from some that

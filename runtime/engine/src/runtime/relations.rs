@@ -108,6 +108,7 @@ impl Runtime {
                     schema,
                     missing,
                     event_time,
+                    values: Arc::default(),
                 })
             }
             SourceKind::Table { key } => {
@@ -199,6 +200,7 @@ impl Runtime {
                 schema: widened(&stream.schema),
                 missing: stream.missing.iter().cloned().chain([value]).collect(),
                 event_time: stream.event_time.clone(),
+                values: Arc::clone(&stream.values),
             }),
             Relation::Table(table) => {
                 let schema = widened(&table.schema);

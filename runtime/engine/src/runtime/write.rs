@@ -430,6 +430,9 @@ impl Engine {
             .map(|part| part.first_offset + part.rows)
             .collect();
         for ((relation, changes), end) in writes.iter().zip(&ends) {
+            if let Relation::Stream(stream) = relation.as_ref() {
+                stream.values.note(&changes.rows, 0..changes.rows.num_columns());
+            }
             if let Relation::Table(table) = relation.as_ref() {
                 let low_water = self.versions.low_water(table.id, true);
                 table.rows.write().apply(changes, *end, low_water)?;

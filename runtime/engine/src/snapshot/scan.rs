@@ -35,6 +35,7 @@ use super::parts::{Part, Place, parts_of};
 use super::provider::known_columns;
 use super::{Frozen, FrozenRows};
 use crate::relation::Relation;
+use crate::stream_values::StreamValues;
 
 /// Blocks of a log are read together until they have so many bytes.
 const LOG_PIECE_BYTES: usize = 1 << 20;
@@ -96,22 +97,30 @@ impl SnapshotScan {
             let schema = self.schema();
             let mut statistics = Statistics::new_unknown(&schema);
             statistics.num_rows = Precision::Inexact(self.frozen.rows_max());
-            if let FrozenRows::Table(views) = &self.frozen.rows {
-                let fields = schema.fields().iter().zip(&self.projection);
-                for (known, (field, column)) in statistics.column_statistics.iter_mut().zip(fields) {
-                    let kind = field.data_type();
-                    let range = are_known(kind).then(|| bounds(views, *column)).flatten();
-                    let Some((least, greatest)) = range else { continue };
-                    let values = value_of(kind, least).zip(value_of(kind, greatest));
-                    if let Some((least, greatest)) = values {
-                        known.min_value = Precision::Inexact(least);
-                        known.max_value = Precision::Inexact(greatest);
-                    }
+            let fields = schema.fields().iter().zip(&self.projection);
+            for (known, (field, column)) in statistics.column_statistics.iter_mut().zip(fields) {
+                let kind = field.data_type();
+                let range = are_known(kind).then(|| self.bounds(*column)).flatten();
+                let Some((least, greatest)) = range else { continue };
+                let values = value_of(kind, least).zip(value_of(kind, greatest));
+                if let Some((least, greatest)) = values {
+                    known.min_value = Precision::Inexact(least);
+                    known.max_value = Precision::Inexact(greatest);
                 }
             }
             count_values(&mut statistics);
             statistics
         })
+    }
+
+    fn bounds(&self, column: usize) -> Option<(i64, i64)> {
+        match (&self.frozen.rows, self.frozen.relation.as_ref()) {
+            (FrozenRows::Table(views), _) => bounds(views, column),
+            (FrozenRows::Log(..), Relation::Stream(stream)) => {
+                stream.values.range(column, self.frozen.version)
+            }
+            (FrozenRows::Log(..), _) => None,
+        }
     }
 }
 
@@ -232,7 +241,8 @@ impl ExecutionPlan for SnapshotScan {
             (FrozenRows::Log(logs, disk), Part::Offsets(offsets)) => {
                 let reader = logs
                     .read(self.frozen.relation.id().0, offsets.start, offsets.end)
-                    .map_err(external)?;
+                    .map_err(external)?
+                    .with_columns(self.projection.clone());
                 Rows::Log {
                     state: LogState::Idle(Some(Box::new(reader))),
                     disk: Arc::clone(disk),
@@ -245,9 +255,18 @@ impl ExecutionPlan for SnapshotScan {
                 ));
             }
         };
+        let seen = match self.frozen.relation.as_ref() {
+            Relation::Stream(stream) => {
+                let mut columns = self.projection.iter();
+                let is_short = columns.any(|column| stream.values.is_short(*column, self.frozen.version));
+                is_short.then(StreamValues::default)
+            }
+            Relation::Table(_) | Relation::View(_) => None,
+        };
         Ok(Box::pin(ScanStream {
             schema: self.schema(),
             projection: self.projection.clone(),
+            seen,
             relation: Arc::clone(&self.frozen.relation),
             rows,
             pending: None,
@@ -262,6 +281,8 @@ struct ScanStream {
     schema: SchemaRef,
     relation: Arc<Relation>,
     projection: Vec<usize>,
+    /// What is to be told of a stream.
+    seen: Option<StreamValues>,
     rows: Rows,
     /// The rest of a chunk that is larger than a batch.
     pending: Option<RecordBatch>,
@@ -362,11 +383,12 @@ impl ScanStream {
                         };
                         let rows_max = self.rows_max;
                         let read = move || {
+                            let before = reader.bytes_read();
                             let rows = reader.next_rows(rows_max, LOG_PIECE_BYTES);
                             let block = rows.map(|changes| changes.map(|changes| changes.rows));
                             let moved = match &block {
                                 Some(Ok(rows)) => Moved {
-                                    bytes: slice_bytes(rows) as u64,
+                                    bytes: reader.bytes_read() - before,
                                     rows: rows.num_rows() as u64,
                                 },
                                 _ => Moved::default(),
@@ -389,13 +411,23 @@ impl ScanStream {
                         used_disk(used);
                         *block_bytes = used.moved.bytes as usize;
                         let Some(block) = block else {
+                            if let (Relation::Stream(stream), Some(seen)) =
+                                (self.relation.as_ref(), &self.seen)
+                            {
+                                stream.values.merge(seen);
+                            }
                             *state = LogState::Idle(None);
                             return Poll::Ready(None);
                         };
                         *state = LogState::Idle(Some(reader));
                         let batch = block.map_err(external).and_then(|rows| {
-                            let rows = self.relation.widen(rows).map_err(external)?;
-                            Ok(rows.project(&self.projection)?)
+                            if let Some(seen) = &self.seen
+                                && rows.num_columns() == self.projection.len()
+                            {
+                                seen.note(&rows, self.projection.iter().copied());
+                            }
+                            let rows = self.relation.widen_columns(rows, &self.projection);
+                            rows.map_err(external)
                         });
                         return Poll::Ready(Some(batch));
                     }
@@ -451,14 +483,6 @@ impl RecordBatchStream for ScanStream {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
-}
-
-/// Bytes of these rows alone: blocks of one file may share their buffers.
-fn slice_bytes(rows: &RecordBatch) -> usize {
-    let columns = rows.columns().iter();
-    columns
-        .map(|column| column.to_data().get_slice_memory_size().unwrap_or(0))
-        .sum()
 }
 
 fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {

@@ -321,6 +321,21 @@ fn all_types_and_columns_that_were_added_survive() {
             count += 1;
         }
         assert!(written.next().is_none());
+        // The same, of some columns alone.
+        for wanted in [vec![], vec![12], vec![3, 0], vec![wide.fields().len() - 1, 7, 21]] {
+            let mut reader = log.read(1, 0, u64::MAX).unwrap().with_columns(wanted.clone());
+            for block in log.read(1, 0, u64::MAX).unwrap() {
+                let whole = block.unwrap().changes.rows;
+                let has: Vec<usize> = wanted
+                    .iter()
+                    .copied()
+                    .filter(|c| *c < whole.num_columns())
+                    .collect();
+                let rows = reader.next().unwrap().unwrap().changes.rows;
+                assert_eq!(rows, whole.project(&has).unwrap());
+            }
+            assert!(reader.next().is_none());
+        }
         count
     };
     assert_eq!(check(&log), 80);

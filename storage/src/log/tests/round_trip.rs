@@ -212,6 +212,18 @@ fn every_type_survives_in_any_shape() {
             normal(&expected),
             "seed {seed}"
         );
+        let columns = 0..schema.fields().len();
+        let wanted: Vec<usize> = columns.rev().filter(|_| random.random_bool(0.3)).collect();
+        let reader = log.read(1, 0, u64::MAX).unwrap().with_columns(wanted.clone());
+        let parts: Vec<ChangeBatch> = reader.map(|block| block.unwrap().changes).collect();
+        if !parts.is_empty() {
+            let some = ChangeBatch {
+                rows: expected.rows.project(&wanted).unwrap(),
+                weights: expected.weights.clone(),
+            };
+            let found = ChangeBatch::concat(&parts).unwrap();
+            assert_eq!(normal(&found), normal(&some), "seed {seed}");
+        }
         for _ in 0..20 {
             let from = random.random_range(0..=rows);
             let to = random.random_range(from..=rows);
@@ -415,4 +427,98 @@ fn small_blocks_are_read_together() {
     assert_eq!(pieces(0, u64::MAX, usize::MAX, 1).concat(), all);
     assert_eq!(pieces(0, u64::MAX, usize::MAX, usize::MAX).len(), 1);
     assert_eq!(pieces(120, 260, 1_000, usize::MAX).concat(), all[120..260]);
+}
+
+/// What somebody reads of some columns is checked as what is read whole, and damage elsewhere does not concern him.
+#[test]
+fn many_rows_are_written_column_by_column() {
+    for seed in 0..6 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let dir = tempfile::tempdir().unwrap();
+        let schema = all_types();
+        let log = open(dir.path());
+        log.create(1, schema.clone()).unwrap();
+        let changes = random_batch(&schema, 5_000, &mut random);
+        let note = vec![b'n'; [0, 5, 6_000][seed as usize % 3]];
+        let write = LogWrite {
+            relation: 1,
+            changes: changes.clone(),
+        };
+        log.submit(log.prepare(vec![write], &note).unwrap())
+            .wait()
+            .unwrap();
+        let columns: Vec<usize> = (0..schema.fields().len()).collect();
+        let some = |wanted: &[usize]| ChangeBatch {
+            rows: changes.rows.project(wanted).unwrap(),
+            weights: changes.weights.clone(),
+        };
+        let read = |wanted: &[usize]| {
+            log.read(1, 0, u64::MAX)
+                .unwrap()
+                .with_columns(wanted.to_vec())
+                .next()
+                .unwrap()
+        };
+        let whole = log.read(1, 0, u64::MAX).unwrap().next().unwrap().unwrap();
+        assert_eq!(
+            (normal(&whole.changes), &whole.note),
+            (normal(&changes), &note),
+            "seed {seed}"
+        );
+        for wanted in [vec![], vec![7], vec![20, 0, 12], columns.clone()] {
+            let mut reader = log.read(1, 0, u64::MAX).unwrap().with_columns(wanted.clone());
+            let found = reader.next().unwrap().unwrap();
+            assert_eq!(
+                (normal(&found.changes), &found.note),
+                (normal(&some(&wanted)), &note),
+                "seed {seed}"
+            );
+            let is_apart = wanted.len() < columns.len();
+            let all_bytes = std::fs::metadata(segment(dir.path())).unwrap().len();
+            assert_eq!(
+                reader.bytes_read() < all_bytes / 2,
+                is_apart,
+                "seed {seed}, {wanted:?}"
+            );
+        }
+        // A byte of the block is another: some column does not read, or none does.
+        let path = segment(dir.path());
+        let sound = std::fs::read(&path).unwrap();
+        let start = sound.windows(4).position(|bytes| bytes == b"MLRB").unwrap();
+        for _ in 0..40 {
+            let at = random.random_range(start + 64..sound.len());
+            let mut damaged = sound.clone();
+            damaged[at] ^= 1 << random.random_range(0..8);
+            std::fs::write(&path, &damaged).unwrap();
+            assert!(
+                log.read(1, 0, u64::MAX).unwrap().next().unwrap().is_err(),
+                "seed {seed}, byte {at}"
+            );
+            let bad: Vec<usize> = columns
+                .iter()
+                .copied()
+                .filter(|column| match read(&[*column]) {
+                    Ok(found) => {
+                        assert_eq!(
+                            normal(&found.changes),
+                            normal(&some(&[*column])),
+                            "seed {seed}, byte {at}"
+                        );
+                        false
+                    }
+                    Err(_) => true,
+                })
+                .collect();
+            // The weights and the directory are read with each.
+            assert!(
+                bad.len() <= 1 || bad.len() == columns.len(),
+                "seed {seed}, byte {at}: {bad:?}"
+            );
+        }
+        std::fs::write(&path, &sound).unwrap();
+    }
+}
+
+fn segment(dir: &Path) -> std::path::PathBuf {
+    dir.join("log/1").join(format!("{:020}.seg", 0))
 }
