@@ -22,6 +22,7 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
     if tokens.iter().any(|token| is_word(Some(token), "TABLE")) {
         tokens = spellings::whole_tables(tokens);
     }
+    tokens = spellings::rows_without_columns(tokens);
     if tokens.iter().any(|token| is_window_function(Some(token))) {
         tokens = windows(tokens)?;
     }

@@ -145,14 +145,8 @@ fn similar_substrings(tokens: &mut [TokenWithSpan]) {
 pub(super) fn whole_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut out = Vec::with_capacity(tokens.len());
     for i in 0..tokens.len() {
-        let before = i.checked_sub(1).and_then(|before| tokens.get(before));
-        let begins_query = before.is_none()
-            || ["AS", "UNION", "ALL", "EXCEPT", "INTERSECT"]
-                .iter()
-                .any(|word| is_word(before, word))
-            || opens_subquery(&tokens[..i]);
         let names_table = matches!(tokens.get(i + 1).map(|next| &next.token), Some(Token::Word(_)));
-        if !(is_word(tokens.get(i), "TABLE") && begins_query && names_table) {
+        if !(is_word(tokens.get(i), "TABLE") && begins_query(&tokens[..i]) && names_table) {
             out.push(tokens[i].clone());
             continue;
         }
@@ -163,6 +157,63 @@ pub(super) fn whole_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     out
+}
+
+/// `SELECT`, `SELECT WHERE p`: a row without columns. sqlparser knows that only with a FROM.
+pub(super) fn rows_without_columns(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    const AFTER: [&str; 7] = [
+        "WHERE",
+        "UNION",
+        "INTERSECT",
+        "EXCEPT",
+        "ORDER",
+        "LIMIT",
+        "OFFSET",
+    ];
+    let is_bare = |i: &usize| {
+        let next = tokens.get(i + 1);
+        let has_ended =
+            next.is_none_or(|next| matches!(next.token, Token::SemiColon | Token::RParen | Token::EOF));
+        is_word(tokens.get(*i), "SELECT")
+            && (has_ended || AFTER.iter().any(|word| is_word(next, word)))
+            && begins_query(&tokens[..*i])
+    };
+    let bare: Vec<usize> = (0..tokens.len()).filter(is_bare).collect();
+    if bare.is_empty() {
+        return tokens;
+    }
+    let mut out = Vec::with_capacity(tokens.len() + bare.len() * 9);
+    for (i, token) in tokens.into_iter().enumerate() {
+        let span = token.span;
+        out.push(token);
+        if !bare.contains(&i) {
+            continue;
+        }
+        let word = |text: &str| Token::make_word(text, None);
+        let one = [
+            word("FROM"),
+            Token::LParen,
+            word("VALUES"),
+            Token::LParen,
+            Token::Number("1".to_owned(), false),
+            Token::RParen,
+            Token::RParen,
+            word("AS"),
+            // A name that nobody has.
+            Token::make_word("?row?", Some('"')),
+        ];
+        out.extend(one.into_iter().map(|token| TokenWithSpan { token, span }));
+    }
+    out
+}
+
+/// Whether a query may stand behind these tokens.
+fn begins_query(before: &[TokenWithSpan]) -> bool {
+    before.is_empty()
+        || ["AS", "UNION", "ALL", "EXCEPT", "INTERSECT"]
+            .iter()
+            .any(|word| is_word(before.last(), word))
+        || opens_subquery(before)
 }
 
 /// Whether tokens end with a parenthesis around a query: not one around the arguments of a function, or the columns of a table.

@@ -11,6 +11,7 @@ mod driver;
 mod faults;
 mod flow;
 mod setup;
+mod tasks;
 mod worker;
 
 use std::cmp::Reverse;
@@ -19,18 +20,19 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
-use super::local::{LocalEvent, LocalScheduler, ReadyTask, Tasks, Timer};
-use super::message::{EpochTime, ToDriver, ToPeer, ToWorker};
+use super::local::{LocalEvent, LocalScheduler, ReadyTask, Timer};
+use super::message::{ToDriver, ToPeer, ToWorker};
 use super::template::ViewShape;
 use crate::cpu::queue::Cause;
 use crate::driver::{Driver, Event, Spread};
-use crate::id::{Part, PipelineId, TaskId, Ticket, WorkerId};
+use crate::id::{PipelineId, TaskId, Ticket, WorkerId};
 use crate::task::Ended;
 use batch::{Batch, Item, Slots};
 pub use batch::{BatchJob, BatchReport};
 use checks::Checks;
 use flow::Flows;
 pub use setup::{Costs, GroupSeen, Report, Setup};
+use tasks::Busy;
 
 #[derive(Debug, Clone)]
 enum Delivery {
@@ -105,29 +107,6 @@ struct SimulatedWorker {
     /// When the local scheduler has worked off what it heard, and how long it has worked in all.
     free_at: u64,
     busy_ns: u64,
-}
-
-/// Which tasks have work, and what they keep on a worker.
-struct Busy<'a> {
-    /// All of them, the hardest case; or only those that others left rows for.
-    is_everyone: bool,
-    worker: WorkerId,
-    checks: &'a Checks,
-}
-
-impl Tasks for Busy<'_> {
-    fn has_work(&self, _: TaskId, _: &EpochTime, is_needed: bool) -> bool {
-        self.is_everyone || is_needed
-    }
-
-    fn has_state(&self, part: Part, version: u64) -> bool {
-        let part = (part.view, part.stage, part.partition);
-        self.checks.has_state(self.worker, part, version)
-    }
-
-    fn freshness(&self, _: RelationId) -> Option<u64> {
-        None
-    }
 }
 
 /// Stages that are scheduled one by one, as by a central scheduler; see [`Simulation::schedule_centrally`].
@@ -239,12 +218,7 @@ impl Simulation {
 
     pub fn add_worker(&mut self, worker: WorkerId) {
         let mut local = LocalScheduler::new(worker);
-        let tasks = Busy {
-            is_everyone: true,
-            worker,
-            checks: &self.checks,
-        };
-        local.set_times(self.interval_ns, 0, &tasks);
+        local.set_times(self.interval_ns, 0, &Busy::all(worker, &self.checks));
         let simulated = SimulatedWorker {
             local,
             slots: Slots::new(self.setup.cores),
@@ -384,12 +358,7 @@ impl Simulation {
     pub fn set_interval(&mut self, interval_ns: u64) {
         self.interval_ns = interval_ns;
         for (id, worker) in &mut self.workers {
-            let tasks = Busy {
-                is_everyone: true,
-                worker: *id,
-                checks: &self.checks,
-            };
-            worker.local.set_times(interval_ns, 0, &tasks);
+            (worker.local).set_times(interval_ns, 0, &Busy::all(*id, &self.checks));
         }
     }
 

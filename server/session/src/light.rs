@@ -4,13 +4,12 @@
 //! made of literals and parameters alone, and of few of them, needs no protection from itself.
 
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{self, Expr, Insert, SetExpr};
+use datafusion::sql::sqlparser::ast::{self, Expr, GroupByExpr, Insert, SelectItem, SetExpr};
 use millrace_parser::Parsed;
 use millrace_parser::ast::Statement;
 
 use crate::names;
 use crate::session::Session;
-use crate::statement::constant_row::is_constant;
 
 /// Text and values of a light statement together, in bytes.
 const BYTES_MAX: usize = 8 << 10;
@@ -51,8 +50,33 @@ fn is_light_insert(session: &Session, insert: &Insert) -> bool {
         })
 }
 
+/// Whether a query asks for constants alone.
+fn is_constant(query: &ast::Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return false;
+    };
+    let has_no_groups = matches!(&select.group_by, GroupByExpr::Expressions(keys, modifiers) if keys.is_empty() && modifiers.is_empty());
+    let is_bare = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none();
+    let mut items = select.projection.iter();
+    is_bare
+        && has_no_groups
+        && query.locks.is_empty()
+        && select.from.is_empty()
+        && select.into.is_none()
+        && select.distinct.is_none()
+        && select.selection.is_none()
+        && select.having.is_none()
+        && items.all(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => is_literal(expr),
+            _ => false,
+        })
+}
+
 /// Whether an expression is a literal, or one that is cast.
-pub(crate) fn is_literal(expr: &Expr) -> bool {
+fn is_literal(expr: &Expr) -> bool {
     match expr {
         Expr::Value(_) => true,
         Expr::UnaryOp { expr, .. } | Expr::Nested(expr) | Expr::Cast { expr, .. } => is_literal(expr),

@@ -43,6 +43,7 @@ pub mod transaction;
 pub mod truncate;
 pub mod update;
 mod user_type;
+mod view_options;
 pub(crate) mod with_changes;
 
 use std::sync::Arc;

@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Busy, Delivery, Simulation, checks};
+use super::tasks::Busy;
+use super::{Delivery, Simulation, checks};
 use crate::id::{PipelineId, TaskId, WorkerId};
 use crate::local::{LocalAction, LocalEvent, ReadyTask, TakenCut};
 use crate::message::{EpochTime, ToDriver, ToPeer, ToWorker, decode, encode};

@@ -8,14 +8,12 @@ use datafusion::common::DFSchema;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::sql::sqlparser::ast::{self, GroupByExpr, SelectItem, SetExpr};
 use millrace_functions::bounded::physical;
 use millrace_functions::cast;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal;
 use millrace_postgres::from_internal::df;
 
-use crate::light::is_literal;
 use crate::session::Session;
 
 /// To these is cast without a look at the session, and at little cost.
@@ -28,31 +26,6 @@ const PLAIN_TYPES: [&str; 7] = [
     "boolean",
     "text",
 ];
-
-/// Whether a query asks for constants alone: what it takes is known before it is bound.
-pub(crate) fn is_constant(query: &ast::Query) -> bool {
-    let SetExpr::Select(select) = query.body.as_ref() else {
-        return false;
-    };
-    let has_no_groups = matches!(&select.group_by, GroupByExpr::Expressions(keys, modifiers) if keys.is_empty() && modifiers.is_empty());
-    let is_bare = query.with.is_none()
-        && query.order_by.is_none()
-        && query.limit_clause.is_none()
-        && query.fetch.is_none();
-    let mut items = select.projection.iter();
-    is_bare
-        && has_no_groups
-        && query.locks.is_empty()
-        && select.from.is_empty()
-        && select.into.is_none()
-        && select.distinct.is_none()
-        && select.selection.is_none()
-        && select.having.is_none()
-        && items.all(|item| match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => is_literal(expr),
-            _ => false,
-        })
-}
 
 /// The answer of a plan that is one row of constants.
 ///

@@ -31,7 +31,8 @@ use crate::names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{Providers, view_flow};
 use crate::session::Session;
-use crate::statement::create_view::{emit, options, slides};
+use crate::statement::create_view::{emit, slides};
+use crate::statement::view_options::options;
 use crate::statement::{as_of, select, show};
 
 /// Executes EXPLAIN.

@@ -8,7 +8,7 @@ use millrace_database::database::ddl::DdlGuard;
 use millrace_parser::ast::Options;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
-use crate::statement::create_view::freshness;
+use crate::statement::view_options::freshness;
 
 const OPTION: &str = "freshness";
 
