@@ -9,6 +9,7 @@
 pub(super) mod by_column;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -388,67 +389,65 @@ pub(super) fn decode(
             by_column::decode(&bytes, place, &all[column], header.rows, true)
         });
     }
-    let text = |e: ArrowError| e.to_string();
-    let short = "the block is shorter than its content";
     let note_bytes = (header.note_bytes as usize).next_multiple_of(NOTE_ALIGNMENT);
-    let metadata_start = HEADER_BYTES + usize::from(header.members) * MEMBER_BYTES + note_bytes + 8;
-    if block.len() < metadata_start {
-        return Err(short.to_owned());
+    let start = HEADER_BYTES + usize::from(header.members) * MEMBER_BYTES + note_bytes + 8;
+    if block.len() < start {
+        return Err(SHORT.to_owned());
     }
-    let metadata_end = metadata_start + u32_at(block, metadata_start - 8) as usize;
-    let metadata = block.get(metadata_start..metadata_end).ok_or(short)?;
-    let body_start = metadata_end.next_multiple_of(ALIGNMENT);
-    if body_start > block.len() {
-        return Err(short.to_owned());
+    let metadata = start..start + u32_at(block, start - 8) as usize;
+    let mut decoded = columns_of(schema, wanted);
+    // The weights stand behind all of them.
+    decoded.extend(header.weighted.then_some(schema.fields().len()));
+    let rows = record_batch(
+        block,
+        metadata,
+        all_columns(schema, header),
+        &decoded,
+        header.rows,
+    )?;
+    let mut columns = rows.columns().iter();
+    assemble(header, schema, wanted, |_| {
+        columns.next().cloned().ok_or_else(|| SHORT.to_owned())
+    })
+}
+
+const SHORT: &str = "the block is shorter than its content";
+
+/// Columns of an Arrow message that stands there in these bytes, its body behind it at the next multiple of [`ALIGNMENT`].
+fn record_batch(
+    bytes: &Buffer,
+    metadata: Range<usize>,
+    fields: Fields,
+    wanted: &[usize],
+    rows: u32,
+) -> Result<RecordBatch, String> {
+    let body = metadata.end.next_multiple_of(ALIGNMENT);
+    let metadata = bytes.get(metadata).ok_or(SHORT)?;
+    if body > bytes.len() {
+        return Err(SHORT.to_owned());
     }
     let message = root_as_message(metadata).map_err(|e| e.to_string())?;
     let batch = message
         .header_as_record_batch()
         .ok_or("the block holds no record batch")?;
-    let stored = if header.weighted {
-        with_weights(schema)
-    } else {
-        schema.clone()
-    };
-    let body = block.slice(body_start);
-    let wanted: Option<Vec<usize>> = wanted.map(|wanted| {
-        let has = |column: &usize| *column < schema.fields().len();
-        wanted.iter().copied().filter(has).collect()
-    });
-    let decoded: Option<Vec<usize>> = wanted.map(|mut wanted| {
-        // The weights stand behind all of them.
-        wanted.extend(header.weighted.then_some(schema.fields().len()));
-        wanted
-    });
-    let rows = arrow_decoding(|| {
-        let none = HashMap::new();
+    let (body, schema) = (bytes.slice(body), Arc::new(Schema::new(fields)));
+    let found = arrow_decoding(|| {
         read_record_batch(
             &body,
             batch,
-            stored,
-            &none,
-            decoded.as_deref(),
+            schema,
+            &HashMap::new(),
+            Some(wanted),
             &message.version(),
         )
     })?;
-    if rows.num_rows() != header.rows as usize {
-        return Err(format!(
-            "the header tells of {} rows, the batch has {}",
-            header.rows,
-            rows.num_rows()
-        ));
+    match found.num_rows() == rows as usize {
+        true => Ok(found),
+        false => Err(format!(
+            "the header tells of {rows} rows, the batch has {}",
+            found.num_rows()
+        )),
     }
-    if !header.weighted {
-        return Ok(ChangeBatch::insertions(rows));
-    }
-    let columns = rows.num_columns() - 1;
-    let weights = rows.column(columns).as_primitive::<Int64Type>().clone();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    let names: Vec<usize> = (0..columns).collect();
-    let schema = Arc::new(rows.schema().project(&names).map_err(text)?);
-    let rows = RecordBatch::try_new_with_options(schema, rows.columns()[..columns].to_vec(), &options)
-        .map_err(text)?;
-    ChangeBatch::new(rows, Some(weights)).map_err(|e| e.to_string())
 }
 
 /// The columns that a block has by its header, the weights included.
@@ -459,18 +458,23 @@ pub(super) fn all_columns(schema: &SchemaRef, header: &BlockHeader) -> Fields {
     }
 }
 
-/// The rows of a block whose columns are had one by one, by their places among [`all_columns`].
+/// The wanted columns that a block of this schema has; without a wish all.
+fn columns_of(schema: &SchemaRef, wanted: Option<&[usize]>) -> Vec<usize> {
+    let has = schema.fields().len();
+    match wanted {
+        Some(wanted) => wanted.iter().copied().filter(|column| *column < has).collect(),
+        None => (0..has).collect(),
+    }
+}
+
+/// The rows of a block whose columns are had one by one: the wanted ones in order, and the weights, by their places among [`all_columns`].
 pub(super) fn assemble(
     header: &BlockHeader,
     schema: &SchemaRef,
     wanted: Option<&[usize]>,
     mut column: impl FnMut(usize) -> Result<ArrayRef, String>,
 ) -> Result<ChangeBatch, String> {
-    let has = schema.fields().len();
-    let wanted: Vec<usize> = match wanted {
-        Some(wanted) => wanted.iter().copied().filter(|column| *column < has).collect(),
-        None => (0..has).collect(),
-    };
+    let wanted = columns_of(schema, wanted);
     let columns = wanted
         .iter()
         .map(|at| column(*at))
@@ -481,7 +485,7 @@ pub(super) fn assemble(
     if !header.weighted {
         return Ok(ChangeBatch::insertions(rows));
     }
-    let weights = column(has)?;
+    let weights = column(schema.fields().len())?;
     let weights = weights
         .as_primitive_opt::<Int64Type>()
         .ok_or("the weights are no numbers")?;

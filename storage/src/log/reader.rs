@@ -79,7 +79,7 @@ impl LogReader {
         }
     }
 
-    /// How many bytes of the files were read so far: blocks are read whole.
+    /// How many bytes of blocks were read so far: of large ones the wanted columns, of others all.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }

@@ -3,17 +3,14 @@
 //! Behind the members and the note is a directory, with a checksum of its own; each column is an Arrow IPC record batch of one column, with
 //! its own checksum. `docs/formats/log.md` gives every byte.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::buffer::Buffer;
-use arrow::datatypes::{Field, Schema};
-use arrow::ipc::reader::read_record_batch;
-use arrow::ipc::root_as_message;
+use arrow::datatypes::{Field, Fields, Schema};
 
 use super::{
-    ALIGNMENT, BlockHeader, HEADER_BYTES, MEMBER_BYTES, NOTE_ALIGNMENT, arrow_decoding, encode_arrow, u32_at,
+    ALIGNMENT, BlockHeader, HEADER_BYTES, MEMBER_BYTES, NOTE_ALIGNMENT, encode_arrow, record_batch, u32_at,
     with_weights,
 };
 use crate::StorageError;
@@ -154,27 +151,7 @@ pub(in crate::log) fn decode(
             field.name()
         ));
     }
-    let short = "a column of the block is shorter than its content";
-    let metadata = column.get(..place.metadata_bytes as usize).ok_or(short)?;
-    let body = metadata.len().next_multiple_of(ALIGNMENT);
-    if body > column.len() {
-        return Err(short.to_owned());
-    }
-    let message = root_as_message(metadata).map_err(|e| e.to_string())?;
-    let batch = message
-        .header_as_record_batch()
-        .ok_or("the block holds no record batch")?;
-    let schema = Arc::new(Schema::new(vec![Arc::clone(field)]));
-    let body = column.slice(body);
-    let found = arrow_decoding(|| {
-        read_record_batch(&body, batch, schema, &HashMap::new(), None, &message.version())
-    })?;
-    match found.num_rows() == rows as usize {
-        true => Ok(Arc::clone(found.column(0))),
-        false => Err(format!(
-            "the header tells of {rows} rows, column \"{}\" has {}",
-            field.name(),
-            found.num_rows()
-        )),
-    }
+    let fields = Fields::from(vec![Arc::clone(field)]);
+    let found = record_batch(column, 0..place.metadata_bytes as usize, fields, &[0], rows)?;
+    Ok(Arc::clone(found.column(0)))
 }
