@@ -106,12 +106,19 @@ impl Relation {
     /// # Errors
     /// The rows have columns that the relation has not.
     pub fn widen(&self, rows: RecordBatch) -> Result<RecordBatch> {
-        let (schema, missing) = match self {
-            Relation::Stream(stream) => (&stream.schema, stream.missing.as_slice()),
-            Relation::Table(table) => (&table.schema, table.missing.as_slice()),
-            Relation::View(_) => return Ok(rows),
-        };
-        widen(rows, schema, missing)
+        match self {
+            Relation::View(_) => Ok(rows),
+            stored => widen(rows, &stored.schema(), stored.missing()),
+        }
+    }
+
+    /// What rows that are older than the last columns have in them.
+    fn missing(&self) -> &[ScalarValue] {
+        match self {
+            Relation::Stream(stream) => &stream.missing,
+            Relation::Table(table) => &table.missing,
+            Relation::View(_) => &[],
+        }
     }
 
     /// As [`Relation::widen`], for rows that have only these columns of the relation, as far as they were there when the rows were written.
@@ -119,39 +126,7 @@ impl Relation {
     /// # Errors
     /// The rows have other columns.
     pub fn widen_columns(&self, rows: RecordBatch, columns: &[usize]) -> Result<RecordBatch> {
-        let Some(lacking) = columns
-            .len()
-            .checked_sub(rows.num_columns())
-            .filter(|lacking| *lacking > 0)
-        else {
-            return Ok(rows);
-        };
-        // Columns are added at the end.
-        let mut last: Vec<usize> = columns.to_vec();
-        last.sort_unstable();
-        let added_from = last[last.len() - lacking];
-        let missing = match self {
-            Relation::Stream(stream) => stream.missing.as_slice(),
-            Relation::Table(table) => table.missing.as_slice(),
-            Relation::View(_) => &[],
-        };
-        let schema = self.schema();
-        let others = schema.fields().len() - missing.len();
-        let mut had = rows.columns().iter();
-        let mut all: Vec<ArrayRef> = vec![];
-        for column in columns {
-            let unexpected = || RuntimeError::Internal(format!("rows have no column {column}"));
-            all.push(match *column < added_from {
-                true => Arc::clone(had.next().ok_or_else(unexpected)?),
-                false => {
-                    let value = (column.checked_sub(others)).and_then(|at| missing.get(at));
-                    value.ok_or_else(unexpected)?.to_array_of_size(rows.num_rows())?
-                }
-            });
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-        let schema = Arc::new(schema.project(columns)?);
-        RecordBatch::try_new_with_options(schema, all, &options).map_err(RuntimeError::from)
+        widen_columns(rows, columns, &self.schema(), self.missing())
     }
 
     /// As [`Relation::widen`], for changes.
@@ -165,18 +140,38 @@ impl Relation {
 
 /// Rows under a schema whose last columns they may not have yet; `missing` is what is in those, one value each.
 pub fn widen(rows: RecordBatch, schema: &SchemaRef, missing: &[ScalarValue]) -> Result<RecordBatch> {
-    let (has, wants) = (rows.num_columns(), schema.fields().len());
+    let all: Vec<usize> = (0..schema.fields().len()).collect();
+    widen_columns(rows, &all, schema, missing)
+}
+
+/// The same, for rows that have only these columns, as far as they were there when the rows were written.
+fn widen_columns(
+    rows: RecordBatch,
+    columns: &[usize],
+    schema: &SchemaRef,
+    missing: &[ScalarValue],
+) -> Result<RecordBatch> {
+    let (has, wants, count) = (rows.num_columns(), columns.len(), rows.num_rows());
     if has == wants {
         return Ok(rows);
     }
-    let count = rows.num_rows();
-    let values = (wants.checked_sub(has))
-        .and_then(|lacking| missing.get(missing.len().checked_sub(lacking)?..))
-        .ok_or_else(|| RuntimeError::Internal(format!("rows with {has} columns, expected {wants}")))?;
-    let mut columns = rows.columns().to_vec();
-    for value in values {
-        columns.push(value.to_array_of_size(count)?);
+    let unexpected = || RuntimeError::Internal(format!("rows with {has} columns, expected {wants}"));
+    // Columns are added at the end: those that the rows lack are the last.
+    let mut last = columns.to_vec();
+    last.sort_unstable();
+    let added_from = *last.get(has).ok_or_else(unexpected)?;
+    let others = schema.fields().len() - missing.len();
+    let mut had = rows.columns().iter();
+    let mut all: Vec<ArrayRef> = Vec::with_capacity(wants);
+    for column in columns {
+        all.push(if *column < added_from {
+            had.next().cloned().ok_or_else(unexpected)?
+        } else {
+            let value = column.checked_sub(others).and_then(|at| missing.get(at));
+            value.ok_or_else(unexpected)?.to_array_of_size(count)?
+        });
     }
     let options = RecordBatchOptions::new().with_row_count(Some(count));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(RuntimeError::from)
+    let schema = Arc::new(schema.project(columns)?);
+    RecordBatch::try_new_with_options(schema, all, &options).map_err(RuntimeError::from)
 }

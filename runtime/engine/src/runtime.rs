@@ -277,7 +277,7 @@ impl Runtime {
             .view(view)
             .ok_or(RuntimeError::UnknownRelation(view))?;
         found.set_freshness(target);
-        self.engine.workers.set_cut_times(self.engine.workers.cut_times());
+        self.engine.workers.retime();
         Ok(())
     }
 

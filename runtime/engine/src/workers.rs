@@ -329,6 +329,11 @@ impl Workers {
     /// When epochs are cut from now on.
     pub fn set_cut_times(&self, cuts: CutTimes) {
         *self.cuts.lock() = cuts;
+        self.retime();
+    }
+
+    /// Has all cutters look again when epochs are to be cut: the target of a view is another.
+    pub fn retime(&self) {
         for worker in self.all() {
             self.apply_cut_times(&worker);
         }

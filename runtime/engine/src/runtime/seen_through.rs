@@ -1,7 +1,7 @@
 //! What has begun and is to be ended, whether or not anybody waits for it.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -26,13 +26,15 @@ impl<T: Send + 'static> Future for SeenThrough<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let Some(future) = &mut self.future else {
-            // It has ended.
+        // Not here meanwhile: one that panics has ended.
+        let Some(mut future) = self.future.take() else {
             return Poll::Pending;
         };
-        let ended = ready!(future.as_mut().poll(context));
-        self.future = None;
-        Poll::Ready(ended)
+        let polled = future.as_mut().poll(context);
+        if polled.is_pending() {
+            self.future = Some(future);
+        }
+        polled
     }
 }
 
