@@ -161,15 +161,7 @@ pub(super) fn whole_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 /// `SELECT`, `SELECT WHERE p`: a row without columns. sqlparser knows that only with a FROM.
 pub(super) fn rows_without_columns(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    const AFTER: [&str; 7] = [
-        "WHERE",
-        "UNION",
-        "INTERSECT",
-        "EXCEPT",
-        "ORDER",
-        "LIMIT",
-        "OFFSET",
-    ];
+    const AFTER: [&str; 4] = ["WHERE", "UNION", "INTERSECT", "EXCEPT"];
     let is_bare = |i: &usize| {
         let next = tokens.get(i + 1);
         let has_ended =

@@ -4,7 +4,7 @@
 //! made of literals and parameters alone, and of few of them, needs no protection from itself.
 
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{self, Expr, GroupByExpr, Insert, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{self, DataType, Expr, GroupByExpr, Insert, SelectItem, SetExpr};
 use millrace_parser::Parsed;
 use millrace_parser::ast::Statement;
 
@@ -50,29 +50,67 @@ fn is_light_insert(session: &Session, insert: &Insert) -> bool {
         })
 }
 
-/// Whether a query asks for constants alone.
+/// Whether a query asks for constants alone: whatever else it says is to be planned, which may take long.
 fn is_constant(query: &ast::Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return false;
     };
     let has_no_groups = matches!(&select.group_by, GroupByExpr::Expressions(keys, modifiers) if keys.is_empty() && modifiers.is_empty());
-    let is_bare = query.with.is_none()
+    let is_bare_query = query.with.is_none()
         && query.order_by.is_none()
         && query.limit_clause.is_none()
-        && query.fetch.is_none();
-    let mut items = select.projection.iter();
-    is_bare
-        && has_no_groups
+        && query.fetch.is_none()
         && query.locks.is_empty()
-        && select.from.is_empty()
+        && query.for_clause.is_none()
+        && query.settings.is_none()
+        && query.pipe_operators.is_empty();
+    let is_bare_select = select.distinct.is_none()
+        && select.top.is_none()
         && select.into.is_none()
-        && select.distinct.is_none()
+        && select.from.is_empty()
+        && select.lateral_views.is_empty()
+        && select.prewhere.is_none()
         && select.selection.is_none()
+        && select.connect_by.is_empty()
+        && has_no_groups
+        && select.cluster_by.is_empty()
+        && select.distribute_by.is_empty()
+        && select.sort_by.is_empty()
         && select.having.is_none()
+        && select.named_window.is_empty()
+        && select.qualify.is_none();
+    let mut items = select.projection.iter();
+    is_bare_query
+        && is_bare_select
         && items.all(|item| match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => is_literal(expr),
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => is_plain_literal(expr),
             _ => false,
         })
+}
+
+/// Whether an expression is a literal, or one that is cast to a plain type: a domain's conditions, and the texts of other types, may take
+/// long.
+fn is_plain_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(_) => true,
+        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_plain_literal(expr),
+        Expr::Cast { expr, data_type, .. } => is_plain_type(data_type) && is_plain_literal(expr),
+        _ => false,
+    }
+}
+
+fn is_plain_type(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::SmallInt(_)
+            | DataType::Int(_)
+            | DataType::Integer(_)
+            | DataType::BigInt(_)
+            | DataType::Real
+            | DataType::DoublePrecision
+            | DataType::Boolean
+            | DataType::Text
+    )
 }
 
 /// Whether an expression is a literal, or one that is cast.
