@@ -19,7 +19,8 @@ ABOUT = {
 def write(directory):
     """Writes report.md and a plot for each suite from results.json."""
     results = json.loads((directory / "results.json").read_text())
-    lines = [f"# Race ({directory.name})", "", "    python3 benches/peers/race.py run", "", "| machine | |", "|---|---|"]
+    suites = " ".join(results["suites"])
+    lines = [f"# Race ({directory.name})", "", f"    python3 benches/peers/race.py run {suites}", "", "| machine | |", "|---|---|"]
     for name, value in results["machine"].items():
         lines.append(f"| {name} | {value:.2f} |" if isinstance(value, float) else f"| {name} | {value} |")
     lines += ["", "Medians of the turns, and from the least to the most in brackets. What each side does not do: benches/peers/README.md.", ""]
