@@ -327,19 +327,32 @@ impl Versions {
     /// The oldest version of the relation that anyone reads now or may read later.
     pub fn low_water(&self, relation: RelationId, by_offset: bool) -> Version {
         let state = self.state.lock();
-        let pinned = state
-            .pins
-            .values()
-            .flatten()
-            .filter(|(r, _)| *r == relation)
-            .map(|(_, version)| *version)
-            .min();
         let committed = state.version(relation, by_offset);
-        pinned.map_or(committed, |pinned| pinned.min(committed))
+        state.oldest_pinned(relation).unwrap_or(committed).min(committed)
+    }
+
+    /// The same of a view whose epochs run in `pipeline`. While it is back-filled nobody reads it: who does later sees all
+    /// that the pipeline has committed by then.
+    pub fn low_water_in(&self, view: RelationId, pipeline: PipelineId) -> Version {
+        let state = self.state.lock();
+        let committed = match state.pipeline_of.contains_key(&view) {
+            true => state.version(view, false),
+            false => state
+                .pipelines
+                .get(&pipeline)
+                .map_or(0, |committed| committed.epoch),
+        };
+        state.oldest_pinned(view).unwrap_or(committed).min(committed)
     }
 }
 
 impl State {
+    fn oldest_pinned(&self, relation: RelationId) -> Option<Version> {
+        let pins = self.pins.values().flatten();
+        let versions = pins.filter(|(pinned, _)| *pinned == relation);
+        versions.map(|(_, version)| *version).min()
+    }
+
     fn version(&self, relation: RelationId, by_offset: bool) -> Version {
         let Some(committed) = self
             .pipeline_of

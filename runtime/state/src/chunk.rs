@@ -90,11 +90,14 @@ impl Chunk {
     }
 
     /// The same without the columns, which are on disk. When rows went is told apart as far as somebody at `low_water` or later
-    /// can tell.
+    /// can tell. One that left before forgets what nobody can tell any more.
     pub fn leave(&self, away: SpilledRows, low_water: Version) -> Result<Chunk, ArrowError> {
         let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
         let none = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
-        let mut hollow = Chunk::with_runs(none, self.created.clone());
+        let mut hollow = Chunk::with_runs(none, vec![]);
+        for run in &self.created {
+            hollow.begin_run(run.first, run.version, low_water);
+        }
         hollow.stored = Mutex::new(self.stored());
         hollow.away = Some(away);
         hollow.delete_all(self.deletions().map(|(row, version)| match version {

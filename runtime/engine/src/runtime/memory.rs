@@ -114,6 +114,8 @@ impl Engine {
         }
         let views = self.going_views().into_iter();
         for view in views.filter(|view| view.account.leaves()) {
+            // No task may tell a view at rest what is still read of it.
+            view.set_low_water(self.versions.low_water(view.id, false));
             let relieving = self.workers.spawn(QueryClass::Stream, move |_| {
                 async move {
                     view.relieve().await;

@@ -206,10 +206,10 @@ impl Transport for InProcess {
         }
     }
 
-    fn low_water(&self, view: RelationId) -> u64 {
+    fn low_water(&self, view: RelationId, pipeline: PipelineId) -> u64 {
         self.engine
             .upgrade()
-            .map_or(0, |engine| engine.versions.low_water(view, false))
+            .map_or(0, |engine| engine.versions.low_water_in(view, pipeline))
     }
 
     fn transfer(&self, transfer: BoxFuture<'static, ()>) {

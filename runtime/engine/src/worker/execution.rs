@@ -290,6 +290,9 @@ impl Worker {
                 }
             }
             // The place is given back when there is space for the next.
+            if turn.is_some() {
+                view.make_room_at_end(id.stage, id.partition).await;
+            }
             let place = turn.map(Turn::end);
             view.room().await?;
             drop(place);
@@ -378,7 +381,7 @@ impl Worker {
         let mut parts = Parts::new(&flows, &fetch);
         let held = hold_back(view, &flows, &mut inputs);
         let open = || self.open_channel(ready);
-        let low_water = self.transport.low_water(view.id);
+        let low_water = self.transport.low_water(view.id, ready.pipeline);
         view.set_low_water(low_water);
         let is_alive = || self.is_alive();
         let rows_at = (!self.transport.has_sources()).then_some(&*self.transport);

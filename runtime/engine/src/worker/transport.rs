@@ -98,8 +98,8 @@ pub trait Transport: Send + Sync {
     /// Whether sources arrive in this process, and the rows of views are kept here.
     fn has_sources(&self) -> bool;
 
-    /// The oldest version of a view that a reader may still look at.
-    fn low_water(&self, view: RelationId) -> u64;
+    /// The oldest version of a view that a reader may still look at; its epochs run in `pipeline`.
+    fn low_water(&self, view: RelationId, pipeline: PipelineId) -> u64;
 
     /// Calls [`wake`](super::Worker::wake) at this time (nanoseconds since the worker's start).
     fn wake_at(&self, worker: WorkerId, pipeline: PipelineId, timer: Timer, at: u64);

@@ -488,6 +488,11 @@ impl ViewInstance {
         self.failure.lock().get_or_insert(why);
     }
 
+    /// As [`ViewInstance::fail`], of one that may have failed before: this is why it stays so.
+    pub fn fail_for_good(&self, why: String) {
+        *self.failure.lock() = Some(why);
+    }
+
     /// As [`ViewInstance::fail`], and drops what the view keeps. `is_memory`: there was no memory for it.
     pub fn set_aside(&self, why: String, is_memory: bool) {
         if is_memory && self.failure().is_none() {

@@ -430,7 +430,9 @@ async fn a_pipeline_wakes_by_itself_and_only_when_a_row_is_due() {
             .await
             .unwrap();
     }
-    assert_eq!(fixture.runtime.epochs_total(), epochs + 2);
+    // The write's notice may have come after the cut that took its rows: then one more epoch looked, and found nothing.
+    let woken = fixture.runtime.epochs_total() - epochs;
+    assert!((2..=3).contains(&woken), "{woken} epochs for two moments");
 }
 
 /// Workers to lose, one after the other, all of whose state is in checkpoints.

@@ -61,6 +61,23 @@ impl RowTable {
         Ok(())
     }
 
+    /// Of rows on disk, forgets when they came and went as far as nobody at `low_water` or later can tell. Marks that were too many versions
+    /// when the rows left may take more memory than the rows would.
+    pub fn settle_spilled(&mut self, low_water: Version) -> Result<()> {
+        if !self.is_spilled() || low_water <= self.low_water {
+            return Ok(());
+        }
+        self.settle_deletions(low_water);
+        let settled = (self.chunks.iter())
+            .map(|chunk| match chunk.away() {
+                Some(away) => chunk.leave(away.clone(), low_water).map(Arc::new),
+                None => Ok(Arc::clone(chunk)),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        self.chunks = Arc::new(settled);
+        Ok(())
+    }
+
     /// Takes the rows back, chunk by chunk as [`TableView::chunk`] gives them.
     ///
     /// # Errors

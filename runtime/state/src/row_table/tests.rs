@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use arrow::array::{AsArray, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use millrace_resource::disk::DiskScheduler;
+use millrace_resource::memory::{Memory, Resident};
+use millrace_resource::spill::state::{Spill, SpillOptions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tokio::runtime::Handle;
 
 use super::*;
 
@@ -158,4 +162,51 @@ fn random_changes_equal_a_model_at_every_version_that_is_still_readable() {
             assert_eq!(contents(&view), model, "seed {seed}, an old view");
         }
     }
+}
+
+/// Many versions of rows that left cannot be told apart by a few bits a row; when nobody reads the old ones any more, they are.
+#[tokio::test]
+async fn rows_on_disk_forget_versions_that_nobody_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let memory = Memory::new(None, Resident::Unknown);
+    let disk = DiskScheduler::new("data", 0, 1, &memory);
+    let options = SpillOptions::new(directory.path().join("spill"));
+    let spill = Spill::open(&options, &disk, &memory, Handle::current()).unwrap();
+    let mut table = RowTable::new(schema(), Some(vec![0, 1]));
+    let rows: Vec<(i64, &str, i64)> = (0..4_000).map(|k| (k, "a", 1)).collect();
+    table.apply(&change(&rows), 1, 0).unwrap();
+    let versions = 40;
+    for version in 2..=versions {
+        let went: Vec<(i64, &str, i64)> = (0..50).map(|k| (version as i64 * 50 + k, "a", -1)).collect();
+        table.apply(&change(&went), version, 0).unwrap();
+    }
+    let (middle, newest) = (contents(&table.view(20)), contents(&table.view(versions)));
+    let written = table.before_leaving(0).unwrap();
+    let away = write_spilled(&mut spill.begin(), &written).await.unwrap();
+    table.leave(&written, away).unwrap();
+    let with_marks = table.memory_bytes();
+    let reader = table.view(20);
+    table.settle_spilled(versions).unwrap();
+    let settled = table.memory_bytes();
+    assert!(settled < with_marks / 8, "{with_marks} -> {settled}");
+    let load = async |view: TableView| {
+        let mut whole = TableView {
+            chunks: Arc::default(),
+            ..view.clone()
+        };
+        for chunk in 0..view.num_chunks() {
+            Arc::make_mut(&mut whole.chunks).push(view.chunk(chunk).await.unwrap());
+        }
+        whole
+    };
+    // Who reads already reads on.
+    assert_eq!(contents(&load(reader).await), middle);
+    let whole = load(table.view(versions)).await;
+    assert_eq!(contents(&whole), newest);
+    table.come_back(whole.chunks().to_vec()).unwrap();
+    assert_eq!(contents(&table.view(versions)), newest);
+    table
+        .apply(&change(&[(0, "a", -1)]), versions + 1, versions)
+        .unwrap();
+    assert_eq!(table.live_rows(), newest.len() - 1);
 }

@@ -18,7 +18,7 @@ use crate::error::{Result, StateError};
 pub struct TableView {
     pub schema: SchemaRef,
     pub version: Version,
-    chunks: Arc<Vec<Arc<Chunk>>>,
+    pub(super) chunks: Arc<Vec<Arc<Chunk>>>,
 }
 
 impl TableView {

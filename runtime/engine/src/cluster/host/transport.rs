@@ -216,7 +216,7 @@ impl Transport for OverLinks {
         });
     }
 
-    fn low_water(&self, _: RelationId) -> u64 {
+    fn low_water(&self, _: RelationId, _: PipelineId) -> u64 {
         // Who reads does so where the rows are.
         0
     }

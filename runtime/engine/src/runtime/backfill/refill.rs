@@ -229,7 +229,7 @@ impl Runtime {
             }
             tracing::error!(views = ?names, %error, "views cannot be refilled");
             for view in views {
-                view.fail(format!("{why}, and it cannot be refilled: {error}"));
+                view.fail_for_good(format!("{why}, and it cannot be refilled: {error}"));
                 self.engine.versions.give_up(view.id);
             }
             return;

@@ -56,11 +56,15 @@ pub(super) struct Eviction {
     /// For each stage, for each partition: held by whoever runs the part's task, takes it away or brings it back.
     turns: Vec<Vec<AsyncMutex<()>>>,
     places: Semaphore,
+    /// As many for those that are in memory already while it is short: a slot is free for the next as well while one that has run leaves.
+    places_here: Semaphore,
     on_disk: Vec<Vec<Mutex<OnDisk>>>,
     /// Bytes that a part had in memory before it left.
     left: Vec<Vec<AtomicUsize>>,
     /// As the last task heard it.
     low_water: AtomicU64,
+    /// As of when marks of spilled rows were dropped.
+    settled: AtomicU64,
     chance: AtomicU64,
     has_large_parts: AtomicBool,
     is_divided: AtomicBool,
@@ -84,7 +88,9 @@ impl Eviction {
                 .collect(),
             left: (stages().map(|_| partitions.clone().map(|_| AtomicUsize::new(0)).collect())).collect(),
             places: Semaphore::new(PLACES as usize),
+            places_here: Semaphore::new(PLACES as usize),
             low_water: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             chance: AtomicU64::new(0),
             has_large_parts: AtomicBool::new(false),
             is_divided: AtomicBool::new(false),
@@ -121,16 +127,17 @@ impl ViewInstance {
         }
         let turn = self.eviction.turns[stage][partition].lock().await;
         let mut place = None;
+        let memory = self.account.memory();
+        let places_of = |bytes| match memory.is_exhausted() {
+            true => PLACES,
+            false => places_of(bytes, memory.limit()),
+        };
         if self.is_spilled(stage, partition) {
             let bytes = self.eviction.left[stage][partition].load(Ordering::Relaxed);
             let image = self.eviction.on_disk[stage][partition].lock().bytes();
-            let memory = self.account.memory();
             // A task that waits for others may be the one that they wait for: it cannot be kept waiting here.
             if !flows {
-                let places = match memory.is_exhausted() {
-                    true => PLACES,
-                    false => places_of(bytes + image, memory.limit()),
-                };
+                let places = places_of(bytes + image);
                 place = self.eviction.places.acquire_many(places).await.ok();
                 // The partition may have been lost while this waited.
                 if !self.is_spilled(stage, partition) {
@@ -144,6 +151,10 @@ impl ViewInstance {
             let brought = self.bring_back(stage, partition).await;
             self.measure(stage, partition);
             brought?;
+        } else if !flows && self.is_divided() && self.is_crowded() {
+            // It grows before it can leave.
+            let places = places_of(self.charges[stage][partition].bytes());
+            place = self.eviction.places_here.acquire_many(places).await.ok();
         }
         Ok(Some(Turn { _turn: turn, place }))
     }
@@ -247,6 +258,7 @@ impl ViewInstance {
             let bytes_min = if by_chance > 0 { 0 } else { PART_BYTES_MIN };
             by_chance = by_chance.saturating_sub(1);
             let Some((stage, partition)) = self.next_to_leave(bytes_min) else {
+                self.settle_spilled();
                 return;
             };
             let Ok(_turn) = self.eviction.turns[stage][partition].try_lock() else {
@@ -255,6 +267,39 @@ impl ViewInstance {
             if !self.leaves(spill, stage, partition).await {
                 return;
             }
+        }
+    }
+
+    /// At the end of the task that has a part: where memory is short and no other part could leave, this one does. It would stay while
+    /// the task of the next epoch waits for a slot, which holds it from now on, and so would those that are brought back after it.
+    pub(in crate::worker) async fn make_room_at_end(&self, stage: usize, partition: usize) {
+        self.make_room().await;
+        if let Some(spill) = self.spill.as_ref()
+            && self.is_divided()
+            && self.is_crowded()
+            && self.charges[stage][partition].bytes() >= PART_BYTES_MIN
+        {
+            self.leaves(spill, stage, partition).await;
+        }
+    }
+
+    /// Rows that left while somebody could still read older versions keep marks in memory of when each came and went. Here those go
+    /// that nobody needs any more.
+    fn settle_spilled(&self) {
+        let low_water = self.eviction.low_water.load(Ordering::Relaxed);
+        if self.eviction.settled.fetch_max(low_water, Ordering::Relaxed) >= low_water {
+            return;
+        }
+        let last = self.graph.stages.len() - 1;
+        for (partition, contents) in self.contents.partitions.iter().enumerate() {
+            let Ok(_turn) = self.eviction.turns[last][partition].try_lock() else {
+                continue;
+            };
+            if let Err(error) = contents.write().settle_spilled(low_water) {
+                tracing::error!(view = %self.name, %error, "marks of spilled rows cannot be dropped");
+                return;
+            }
+            self.measure(last, partition);
         }
     }
 
