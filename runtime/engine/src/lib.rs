@@ -61,5 +61,6 @@ pub use runtime::{
     WorkerStatus,
 };
 pub use snapshot::{Found, Snapshot, scanned_rows};
+pub use versions::UnderWay;
 pub use worker::{ActivityCounts, Filled, ViewSpec};
 pub use workers::CutTimes;

@@ -59,7 +59,7 @@ use crate::machine::Machine;
 use crate::query::{QUERY_PARTITION_ROWS, Queries};
 use crate::relation::Relation;
 use crate::timers::Timers;
-use crate::versions::Versions;
+use crate::versions::{UnderWay, Versions};
 use crate::worker::flow::FlowStatus;
 use crate::worker::{ActivityCounts, Filled};
 use crate::workers::{CutTimes, Workers};
@@ -133,6 +133,7 @@ impl RuntimeOptions {
 #[derive(Debug, Clone)]
 pub struct PipelineStatus {
     pub pipeline: PipelineRecord,
+    pub under_way: Option<UnderWay>,
     /// Writes that wait for their epoch.
     pub writes_waiting: usize,
 }
@@ -339,6 +340,7 @@ impl Runtime {
             .into_iter()
             .map(|pipeline| PipelineStatus {
                 writes_waiting: feeds.len(pipeline.id),
+                under_way: self.engine.versions.under_way(pipeline.id),
                 pipeline,
             })
             .collect()

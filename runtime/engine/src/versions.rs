@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millrace_planner::RelationId;
 use millrace_planner::watermark::Watermarks;
@@ -30,6 +31,16 @@ struct Uncommitted {
     ends: HashMap<RelationId, u64>,
     now: i64,
     watermarks: Arc<Watermarks>,
+    /// When it was cut.
+    at: Instant,
+}
+
+/// The epochs of a pipeline that were cut and are not committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnderWay {
+    pub epochs: usize,
+    /// Since the oldest of them was cut.
+    pub age: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -179,8 +190,18 @@ impl Versions {
             ends,
             now: time.now,
             watermarks: Arc::clone(&time.watermarks),
+            at: Instant::now(),
         };
         self.state.lock().cuts.insert((pipeline, epoch), cut);
+    }
+
+    /// What of a pipeline is under way, if anything is.
+    pub fn under_way(&self, pipeline: PipelineId) -> Option<UnderWay> {
+        let state = self.state.lock();
+        let cuts = state.cuts.range((pipeline, 0)..=(pipeline, u64::MAX));
+        let ages = cuts.map(|(_, cut)| cut.at.elapsed());
+        let epochs = ages.clone().count();
+        ages.max().map(|age| UnderWay { epochs, age })
     }
 
     /// What a commit of this epoch will make visible, epoch by epoch: the time of each, and the offsets that it reaches. Of

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
 use millrace_catalog::connector::webhook::Webhook;
@@ -171,6 +172,7 @@ impl Session {
     pub async fn follow(
         self: &Arc<Self>,
         subscribe: Subscribe,
+        parsed: &Parsed,
         resume: Option<Position>,
     ) -> SqlResult<(Following, Running)> {
         let running = self.begin_statement();
@@ -179,8 +181,27 @@ impl Session {
         let begin = async move { statement::subscribe::follow(&session, &subscribe, resume).await };
         let following = self
             .run_statement(&running, QueryClass::Interactive, begin)
-            .await?;
+            .await
+            .map_err(|error| position::locate(error, parsed))?;
         Ok((following, running))
+    }
+
+    /// The columns of the rows of what a SUBSCRIBE names, without waiting for any.
+    ///
+    /// # Errors
+    /// It does not exist, or cannot be followed.
+    pub async fn followed_columns(
+        self: &Arc<Self>,
+        subscribe: &Subscribe,
+        parsed: &Parsed,
+    ) -> SqlResult<SchemaRef> {
+        let running = self.begin_statement();
+        let (session, subscribe) = (Arc::clone(self), subscribe.clone());
+        let columns = async move { statement::subscribe::row_columns(&session, &subscribe) };
+        let columns = self
+            .run_statement(&running, QueryClass::Interactive, columns)
+            .await;
+        columns.map_err(|error| position::locate(error, parsed))
     }
 
     /// Appends rows to a stream or table; all of them, or none.

@@ -176,14 +176,7 @@ impl Doors {
     /// The bearer of a token, or of the password of the configuration.
     fn of_bearer(&self, db: &Database, given: &str) -> Result<String, String> {
         if given.starts_with(PREFIX) {
-            let hash = TokenHash::of(given);
-            let now = db.runtime().now();
-            let catalog = db.catalog();
-            let bearer = catalog.roles().find(|role| {
-                let mut tokens = role.role().into_iter().flat_map(|role| &role.tokens);
-                tokens.any(|token| token.hash == hash && token.valid_until_us.is_none_or(|until| now < until))
-            });
-            return bearer.map_or(Err("a token".to_owned()), |role| Ok(role.name.clone()));
+            return role_of(db, &TokenHash::of(given)).ok_or_else(|| "a token".to_owned());
         }
         match &self.password {
             Some(password) if self.is_right(DEFAULT_USER, given, password) => Ok(DEFAULT_USER.to_owned()),
@@ -215,6 +208,25 @@ impl Doors {
         }
         is_right
     }
+}
+
+/// The token that a request shows, if it shows one.
+pub fn token_in(headers: &HeaderMap) -> Option<TokenHash> {
+    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = given.split_once(' ')?;
+    let is_token = scheme.eq_ignore_ascii_case("bearer") && token.trim().starts_with(PREFIX);
+    is_token.then(|| TokenHash::of(token.trim()))
+}
+
+/// The role whose token it is, as long as it is valid.
+pub fn role_of(db: &Database, token: &TokenHash) -> Option<String> {
+    let now = db.runtime().now();
+    let catalog = db.catalog();
+    let role = catalog.roles().find(|role| {
+        let mut tokens = role.role().into_iter().flat_map(|role| &role.tokens);
+        tokens.any(|known| known.hash == *token && known.valid_until_us.is_none_or(|until| now < until))
+    });
+    role.map(|role| role.name.clone())
 }
 
 /// The error of a name that is no role's.

@@ -184,6 +184,52 @@ async fn the_same_roles_and_tokens_are_known_over_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_followed_ends_with_its_token() {
+    let fixture = Fixture::new().await;
+    let first = fixture.first().await;
+    first
+        .batch_execute("CREATE USER ann PASSWORD 'secret'; CREATE TABLE t (id INT); GRANT SELECT ON t TO ann")
+        .await
+        .unwrap();
+    let address = fixture.server.http_addr();
+    let follow = async |authorization: String| {
+        // To the end.
+        let path = "/api/subscribe?";
+        let json = "application/json";
+        request(
+            address,
+            "POST",
+            path,
+            Some(&authorization),
+            json,
+            "{\"query\": \"t\"}",
+        )
+        .await
+    };
+    for (made, ended) in [
+        ("CREATE TOKEN ci FOR ann", "DROP TOKEN ci"),
+        ("CREATE TOKEN ci FOR ann", "DROP OWNED BY ann; DROP ROLE ann"),
+    ] {
+        let token = rows(&first, made).await.unwrap().remove(0);
+        let end = async {
+            let followers = "SELECT count(*) FROM mr_catalog.subscribers";
+            while rows(&first, followers).await.unwrap() != ["1"] {
+                tokio::task::yield_now().await;
+            }
+            first.batch_execute(ended).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(follow(format!("Bearer {token}")), end);
+        assert_eq!(answer.status, 200, "{made}");
+        assert!(
+            answer.body.contains("\"code\":\"28000\""),
+            "{made}: {}",
+            answer.body
+        );
+    }
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_first_role_can_always_be_recovered() {
     let fixture = Fixture::new().await;
     let first = fixture.first().await;

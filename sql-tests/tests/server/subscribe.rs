@@ -206,6 +206,55 @@ async fn lines_over_http() {
     assert_eq!(refused.json().await["error"]["code"], "42P01");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_come_first_and_errors_stand_where_they_are() {
+    let f = fixture().await;
+    let http = f.server.http_addr();
+    let columns = json!([{"name": "v", "type": "text"}, {"name": "n", "type": "int8"}]);
+    for query in [
+        "m",
+        "  m ENVELOPE UPSERT",
+        "-- all\nSELECT * FROM m",
+        "SUBSCRIBE TO m",
+    ] {
+        let request = json!({"query": query, "columns": true});
+        let (status, mut reading) = Reading::begin(http, "", &request).await;
+        assert_eq!(status, "HTTP/1.1 200 OK", "{query}");
+        assert_eq!(reading.json().await, json!({ "columns": columns }), "{query}");
+        assert_eq!(reading.json().await["row"], json!({"v": "a", "n": 1}), "{query}");
+    }
+    let accept = "Accept: text/event-stream\r\n";
+    let (_, mut reading) = Reading::begin(http, accept, &json!({"query": "m", "columns": true})).await;
+    assert_eq!(event(&mut reading).await, (None, "columns".to_owned(), columns));
+    // Of an empty relation, too.
+    f.run("CREATE TABLE empty (id UUID, at TIMESTAMPTZ, tags TEXT[])")
+        .await;
+    let request = json!({"query": "empty", "columns": true});
+    let (_, mut reading) = Reading::begin(http, "", &request).await;
+    let types: Vec<Value> = reading.json().await["columns"].as_array().unwrap().clone();
+    let types: Vec<&str> = types
+        .iter()
+        .map(|column| column["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(types, ["uuid", "timestamptz", "_text"]);
+    for (query, code, position) in [
+        ("SELECT nope FROM m", "42703", 8),
+        ("  SELECT v\n FROM nope", "42P01", 18),
+        ("nope", "42P01", 1),
+        ("SUBSCRIBE (SELECT v FROM m WHERE nope = 1)", "42703", 34),
+        ("SELECT v FROM m WHERE", "42601", 22),
+        ("m m2 m3", "42601", 3),
+    ] {
+        let (_, mut refused) = Reading::begin(http, "", &json!({ "query": query })).await;
+        let error = refused.json().await["error"].clone();
+        assert_eq!(
+            (&error["code"], &error["position"]),
+            (&json!(code), &json!(position)),
+            "{query}: {error}"
+        );
+    }
+}
+
 /// An event: its id, its kind and its data.
 async fn event(reading: &mut Reading) -> (Option<String>, String, Value) {
     let (mut id, mut kind) = (None, "message".to_owned());

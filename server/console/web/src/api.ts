@@ -130,13 +130,6 @@ export async function document<T>(query: string, signal?: AbortSignal, id?: stri
 /** Has the statements behind it, in the same request, read what is committed: they do not wait for the epoch that is under way. */
 export const WITHOUT_WAITING = "SET read_consistency = 'snapshot'";
 
-/** The columns of what a query would answer. */
-export async function columnsOf(query: string): Promise<{ name: string; type: string }[]> {
-  const [, result] = await results([WITHOUT_WAITING, query]);
-  const types = result?.col_types ?? [];
-  return (result?.col_names ?? []).map((name, at) => ({ name, type: types[at] ?? "" }));
-}
-
 /** The lines of an explanation. */
 export async function lines(query: string, signal?: AbortSignal): Promise<string[]> {
   const rows = await select<Record<string, string>>(query, signal);
@@ -207,6 +200,7 @@ export interface Change {
   epoch?: number;
   op?: "insert" | "delete" | "update_delete" | "update_insert";
   row?: Record<string, unknown>;
+  columns?: { name: string; type: string }[];
   progress?: { epoch: number };
   heartbeat?: object;
   error?: SqlError;
@@ -222,7 +216,7 @@ export async function follow(query: string, signal: AbortSignal, batch: (changes
   const response = await request("/api/subscribe", {
     method: "POST",
     headers: { "Content-Type": "application/json", Accept: "application/x-ndjson" },
-    body: JSON.stringify({ query, heartbeat: "15s" }),
+    body: JSON.stringify({ query, heartbeat: "15s", columns: true }),
     signal,
   });
   if (response.status === 401) throw new NotLoggedIn();

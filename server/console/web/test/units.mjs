@@ -21,7 +21,6 @@ const { withFates } = await load("sql/fates.ts");
 const { rowNames } = await load("sql/track.ts");
 const { points } = await load("sql/points.ts");
 const { options } = await load("sql/complete.ts");
-const { Epochs } = await load("overview/epochs.ts");
 const { cellText } = await load("text.ts");
 const { csv } = await load("sql/csv.ts");
 const { quoted, qualified } = await load("names.ts");
@@ -229,22 +228,6 @@ test("completion knows the columns of what is read", () => {
   assert.deepEqual(labels("SELECT", "mr_catalog", "relations"), ["kind"]);
   assert.ok(labels("SELECT").includes("date_trunc") && labels("SELECT").includes("mr_catalog"));
   assert.equal(options("SELECT", [], names).find(({ label }) => label === "order").apply, '"order"');
-});
-
-test("an epoch that is not committed has an age", () => {
-  const relation = (kind, more) => ({ kind, state: kind === "stream" ? null : "running", pipeline: 1, epoch: 5, changes: 0, bytes: 0, ...more });
-  const at = (epochs, seconds, written, epoch, bytes = 0) => epochs.note([relation("stream", { changes: written, epoch }), relation("materialized view", { epoch, bytes })], seconds).get(1);
-  const epochs = new Epochs();
-  assert.equal(at(epochs, 0, 10, 5), undefined);
-  assert.equal(at(epochs, 1, 70, 5).seconds, 0);
-  assert.deepEqual(at(epochs, 9, 70, 5), { seconds: 8, isLonger: false });
-  assert.equal(at(epochs, 10, 70, 6), undefined);
-  // Rows that come with their epochs are no reason to worry.
-  assert.equal(at(epochs, 11, 90, 7), undefined);
-  // Whoever comes late sees only that the view grows.
-  const late = new Epochs();
-  for (const [second, bytes] of [[0, 10], [1, 20], [2, 30]]) assert.equal(at(late, second, 70, 5, bytes), undefined);
-  assert.equal(at(late, 3, 70, 5, 40).isLonger, true);
 });
 
 test("texts do not move what stands beside them", () => {

@@ -102,7 +102,7 @@ pub fn as_select(show: &ShowStatement) -> SqlResult<Option<ast::Statement>> {
         ),
         ShowTarget::Batches => (
             "pipeline, epoch, sources, views, group_size, scheduling_us, execution_us, idle_us, workers, \
-             writes_waiting",
+             writes_waiting, epochs_under_way, epoch_age_us",
             "batches",
             "true",
         ),

@@ -76,16 +76,28 @@ pub async fn execute(session: &Arc<Session>, subscribe: &Subscribe, running: Run
 /// # Errors
 /// What it follows does not exist, or cannot be followed.
 pub fn columns(session: &Session, subscribe: &Subscribe) -> SqlResult<SchemaRef> {
+    Ok(shape(session, subscribe)?.schema)
+}
+
+/// Those of the rows alone.
+///
+/// # Errors
+/// As [`columns`].
+pub fn row_columns(session: &Session, subscribe: &Subscribe) -> SqlResult<SchemaRef> {
+    Ok(shape(session, subscribe)?.row_schema())
+}
+
+fn shape(session: &Session, subscribe: &Subscribe) -> SqlResult<Shape> {
     let object = match target(session, subscribe)? {
         Target::Relation(object) => object,
         Target::Query(query) => {
             let planned = planned(session, &query)?;
             let relation = Relation::of_view(ObjectId(0), "", &planned, &[]);
-            return Ok(Shape::of(QUERY, &relation, subscribe)?.schema);
+            return Shape::of(QUERY, &relation, subscribe);
         }
-        Target::Kept(object) => return Ok(Shape::of_kept(session, &object, subscribe)?.schema),
+        Target::Kept(object) => return Shape::of_kept(session, &object, subscribe),
     };
-    Ok(Shape::of(&object.described(), of(&object)?, subscribe)?.schema)
+    Shape::of(&object.described(), of(&object)?, subscribe)
 }
 
 /// The changes as rows. One batch without rows says that nothing more is there yet.
@@ -326,6 +338,15 @@ fn of(object: &Object) -> SqlResult<&Relation> {
 }
 
 impl Shape {
+    fn row_schema(&self) -> SchemaRef {
+        let first = self.schema.fields().len() - self.row_columns();
+        Arc::new(Schema::new(self.schema.fields()[first..].to_vec()))
+    }
+
+    fn row_columns(&self) -> usize {
+        self.schema.fields().len() - 2 - usize::from(self.progress)
+    }
+
     fn of(described: &str, relation: &Relation, subscribe: &Subscribe) -> SqlResult<Shape> {
         Shape::new(
             described,
@@ -436,12 +457,7 @@ fn upsert_key(
 impl Following {
     /// The columns of the relation, in the order in which they are sent.
     pub fn row_schema(&self) -> SchemaRef {
-        let first = self.shape.schema.fields().len() - self.row_columns();
-        Arc::new(Schema::new(self.shape.schema.fields()[first..].to_vec()))
-    }
-
-    fn row_columns(&self) -> usize {
-        self.shape.schema.fields().len() - 2 - usize::from(self.shape.progress)
+        self.shape.row_schema()
     }
 
     /// Whether it is asked for what is complete.
@@ -499,7 +515,9 @@ impl Following {
         let (ops, columns) = sent.unwrap_or_else(|| {
             let fields = self.shape.schema.fields();
             let nulls = |field: &Arc<Field>| new_null_array(field.data_type(), 1);
-            let columns = fields[fields.len() - self.row_columns()..].iter().map(nulls);
+            let columns = fields[fields.len() - self.shape.row_columns()..]
+                .iter()
+                .map(nulls);
             (new_null_array(&DataType::Utf8, 1), columns.collect())
         });
         let rows = ops.len();

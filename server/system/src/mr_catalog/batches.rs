@@ -59,7 +59,25 @@ pub(super) fn batches(database: &Database) -> Columns {
             "writes_waiting",
             numbers(pipelines.iter().map(|pipeline| pipeline.writes_waiting as u64)),
         ),
+        (
+            "epochs_under_way",
+            numbers(
+                pipelines
+                    .iter()
+                    .map(|pipeline| pipeline.under_way.map_or(0, |under_way| under_way.epochs as u64)),
+            ),
+        ),
+        // Of the oldest of them.
+        (
+            "epoch_age_us",
+            optional_numbers(pipelines.iter().map(epoch_age_us)),
+        ),
     ]
+}
+
+/// Since the oldest epoch that is not committed was cut.
+pub(super) fn epoch_age_us(pipeline: &PipelineStatus) -> Option<u64> {
+    Some(pipeline.under_way?.age.as_micros() as u64)
 }
 
 /// One row a group of epochs that ended lately, the newest of a pipeline last. Times are in microseconds.

@@ -19,6 +19,7 @@ use millrace_planner::RelationId;
 use millrace_resource::memory::{AccountStatus, Holder};
 use millrace_storage::{ObjectId, ObjectKind};
 
+use super::batches::epoch_age_us;
 use super::{Columns, numbers, optional_numbers, texts};
 
 /// What rows flow through.
@@ -41,6 +42,8 @@ struct Row {
     connector: Option<String>,
     pipeline: Option<u64>,
     epoch: Option<u64>,
+    /// Of the oldest epoch of its pipeline that is under way.
+    epoch_age_us: Option<u64>,
     /// Rows that wait for their epoch in its pipeline.
     waiting: Option<u64>,
     rows: Option<u64>,
@@ -119,6 +122,7 @@ impl Seen {
             let pipeline = status.pipeline.id.0;
             row.pipeline = Some(pipeline);
             row.epoch = Some(status.pipeline.committed);
+            row.epoch_age_us = epoch_age_us(status);
             row.waiting = self.waiting.get(&pipeline).copied();
             if object.kind == ObjectKind::MaterializedView {
                 row.freshness_us = self.freshness_us.get(&pipeline).copied();
@@ -232,6 +236,7 @@ pub(super) fn relations(database: &Database) -> Columns {
         ("state", text(|row| row.state.as_deref())),
         ("pipeline", optional(|row| row.pipeline)),
         ("epoch", optional(|row| row.epoch)),
+        ("epoch_age_us", optional(|row| row.epoch_age_us)),
         ("rows", optional(|row| row.rows)),
         ("changes", optional(|row| row.changes)),
         ("rows_waiting", optional(|row| row.waiting)),

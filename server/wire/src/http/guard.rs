@@ -14,11 +14,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use millrace_auth::token::TokenHash;
 use millrace_database::sessions::Encryption;
 
 use super::connections::Peer;
 use super::patience::hold;
 use super::{State, error};
+use crate::login::token_in;
 
 /// Where a browser says that a request comes from, if it sends no `Origin`.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -32,6 +34,8 @@ pub struct Sender {
     pub peer: String,
     /// How its connection is encrypted, if it is.
     pub encryption: Option<Encryption>,
+    /// The token by which it was let in, if it was.
+    pub token: Option<TokenHash>,
 }
 
 /// Lets a request pass whose sender shows who it is: a user with its password, or a token.
@@ -57,10 +61,12 @@ pub async fn login(Extracted(state): Extracted<State>, mut request: Request, nex
     match known {
         Ok(user) => {
             let peer = peer.map_or_else(|| "http".to_owned(), |peer| peer.address.to_string());
+            let token = token_in(request.headers());
             request.extensions_mut().insert(Sender {
                 user,
                 peer,
                 encryption,
+                token,
             });
             next.run(request).await
         }

@@ -2,6 +2,7 @@
 //!
 //! | | NDJSON | server-sent events |
 //! |---|---|---|
+//! | the columns, if asked for | `{"columns": [{"name", "type"}]}` | `event: columns` |
 //! | a row | `{"epoch", "op", "row"}` | the same as `data` |
 //! | everything up to an epoch was sent | `{"progress": {"epoch", "id"}}` | `event: progress` with `id` |
 //! | nothing happens | `{"heartbeat": {}}` | a comment |
@@ -15,18 +16,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array, AsArray};
+use arrow::datatypes::Schema;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::{BufMut, Bytes, BytesMut};
+use futures::future::BoxFuture;
 use futures::{FutureExt, stream};
 use millrace_database::database::subscriptions::{Event, Position};
 use millrace_database::running::Running;
+use millrace_parser::Parsed;
 use millrace_parser::ast::{Statement, Subscribe};
 use millrace_postgres::encode::Column;
 use millrace_postgres::encode::json::put_members;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::units;
+use millrace_postgres::{types, units};
 use millrace_session::{Following, Session};
 use serde::Deserialize;
 use serde_json::json;
@@ -38,6 +42,7 @@ use super::queries::RunningQuery;
 use super::request::Whole;
 use super::sql::{QUERY_ID, register};
 use super::{State, error};
+use crate::login::role_of;
 use crate::metrics::StatementKind;
 use crate::slot::signalled;
 
@@ -46,6 +51,8 @@ pub const SUBSCRIPTIONS_MAX: usize = 4_096;
 /// With the shortest heartbeat an idle client still costs next to nothing.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How often it is looked whether the client's token is still valid.
+const TOKEN_LOOK: Duration = Duration::from_secs(1);
 /// How much is put together before it is sent.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -62,6 +69,39 @@ struct Request {
     snapshot: Option<bool>,
     progress: Option<bool>,
     heartbeat: Option<String>,
+    /// Whether the columns and their types come first.
+    columns: Option<bool>,
+}
+
+/// What a body asks for.
+struct Asked {
+    /// As it was written; `statement` is what is meant by it.
+    parsed: Parsed,
+    subscribe: Subscribe,
+    heartbeat: Duration,
+    wants_columns: bool,
+    place: Place,
+}
+
+/// Where what was sent stands in the statement that is meant.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Characters that stand before it.
+    before: usize,
+    /// Characters before its first word.
+    space: usize,
+    characters: usize,
+}
+
+impl Place {
+    /// The error with its position in what was sent.
+    fn of(self, mut error: SqlError) -> SqlError {
+        error.position = error.position.map(|position| {
+            let from_first = position.saturating_sub(self.before).clamp(1, self.characters + 1);
+            self.space + from_first
+        });
+        error
+    }
 }
 
 /// How changes are written.
@@ -122,7 +162,13 @@ pub async fn post(Entered(state): Entered, headers: HeaderMap, Whole(body): Whol
 }
 
 async fn begin(state: State, headers: &HeaderMap, body: &[u8], form: Form) -> SqlResult<Response> {
-    let (subscribe, heartbeat) = read(body, state.statement_bytes_max)?;
+    let Asked {
+        parsed,
+        subscribe,
+        heartbeat,
+        wants_columns,
+        place: query_place,
+    } = read(body, state.statement_bytes_max)?;
     let resume = match headers.get(&LAST_EVENT_ID) {
         Some(id) => Some(position(id)?),
         None => None,
@@ -137,14 +183,33 @@ async fn begin(state: State, headers: &HeaderMap, body: &[u8], form: Form) -> Sq
     let running_query = register(&state, headers, &session)?;
     let id = HeaderValue::from_str(running_query.id())
         .map_err(|_| SqlError::internal("an id that is no header"))?;
-    let (following, running) = session.follow(subscribe, resume).await?;
+    let mut out = BytesMut::new();
+    if wants_columns {
+        let columns = session.followed_columns(&subscribe, &parsed).await;
+        let columns = columns.map_err(|error| query_place.of(error))?;
+        put_columns(&columns, form, &mut out);
+    }
+    let beginning = {
+        let session = Arc::clone(&session);
+        async move {
+            let followed = session.follow(subscribe, &parsed, resume).await;
+            followed.map_err(|error| query_place.of(error))
+        }
+    };
+    let followed = match wants_columns {
+        // What is followed may wait for an epoch that takes long.
+        true => Followed::Beginning(beginning.boxed()),
+        false => {
+            let (following, running) = beginning.await?;
+            Followed::Going(Box::new(following), running)
+        }
+    };
     let sending = Sending {
         form,
-        following,
-        running,
+        followed,
         heartbeat,
         beats_at: tokio::time::Instant::now() + heartbeat,
-        out: BytesMut::new(),
+        out,
         has_changes: true,
         has_ended: false,
         state,
@@ -164,10 +229,11 @@ async fn begin(state: State, headers: &HeaderMap, body: &[u8], form: Form) -> Sq
 }
 
 /// What the body asks for, and how often a client is to hear something.
-fn read(body: &[u8], statement_bytes_max: usize) -> SqlResult<(Subscribe, Duration)> {
+fn read(body: &[u8], statement_bytes_max: usize) -> SqlResult<Asked> {
     let invalid = |message: String| {
         SqlError::new(SqlState::InvalidParameterValue, message).with_hint(
-            "Send {\"query\": \"relation\"}, and if wanted \"snapshot\": false, \"progress\": true, \"heartbeat\": \"15s\".",
+            "Send {\"query\": \"relation\"}, and if wanted \"snapshot\": false, \"progress\": true, \"columns\": true, \
+             \"heartbeat\": \"15s\".",
         )
     };
     if body.len() > statement_bytes_max {
@@ -183,28 +249,70 @@ fn read(body: &[u8], statement_bytes_max: usize) -> SqlResult<(Subscribe, Durati
             .filter(|heartbeat| (HEARTBEAT_MIN..=Duration::from_secs(3_600)).contains(heartbeat))
             .ok_or_else(|| invalid(format!("heartbeat must be from 100ms to 1h, not \"{text}\"")))?,
     };
-    let query = request.query.trim();
+    let query = without_comments(request.query.trim());
     let first = query
         .split(|c: char| !c.is_ascii_alphabetic())
         .next()
         .unwrap_or_default();
-    let text = match first.to_ascii_uppercase().as_str() {
-        "SUBSCRIBE" => query.to_owned(),
-        "SELECT" | "WITH" | "VALUES" => format!("SUBSCRIBE ({query})"),
-        _ => format!("SUBSCRIBE TO {query}"),
+    let (before, after) = match first.to_ascii_uppercase().as_str() {
+        "SUBSCRIBE" => ("", ""),
+        "SELECT" | "WITH" | "VALUES" => ("SUBSCRIBE (", ")"),
+        _ => ("SUBSCRIBE TO ", ""),
     };
-    let mut parsed = millrace_parser::parse(&text).map_err(millrace_postgres::from_internal::parse)?;
-    let mut subscribe = match (parsed.pop().map(|parsed| parsed.statement), parsed.is_empty()) {
-        (Some(Statement::Subscribe(subscribe)), true) => *subscribe,
-        _ => {
-            return Err(invalid(
-                "\"query\" must be a name or one SUBSCRIBE statement".to_owned(),
-            ));
-        }
+    let place = Place {
+        before: before.len(),
+        space: before_in(&request.query, query),
+        characters: query.chars().count(),
     };
+    let mut parsed = millrace_parser::parse(&format!("{before}{query}{after}"))
+        .map_err(|error| place.of(millrace_postgres::from_internal::parse(error)))?;
+    let parsed = parsed.pop().filter(|_| parsed.is_empty());
+    let statement = parsed.as_ref().map(|parsed| &parsed.statement);
+    let (Some(Statement::Subscribe(subscribe)), Some(parsed)) = (statement, &parsed) else {
+        return Err(invalid(
+            "\"query\" must be a name, a SELECT or one SUBSCRIBE statement".to_owned(),
+        ));
+    };
+    let (mut subscribe, parsed) = (Subscribe::clone(subscribe), Parsed::clone(parsed));
     subscribe.snapshot = request.snapshot.unwrap_or(subscribe.snapshot);
     subscribe.progress = request.progress.unwrap_or(subscribe.progress);
-    Ok((subscribe, heartbeat))
+    Ok(Asked {
+        parsed,
+        subscribe,
+        heartbeat,
+        wants_columns: request.columns.unwrap_or(false),
+        place,
+    })
+}
+
+/// The names and types of the columns of its rows.
+fn put_columns(schema: &Schema, form: Form, out: &mut BytesMut) {
+    let columns = schema.fields().iter();
+    let columns: Vec<_> = columns
+        .map(|field| json!({"name": field.name(), "type": types::pg_type(field).name()}))
+        .collect();
+    let text = match form {
+        Form::NdJson => format!("{}\n", json!({"columns": columns})),
+        Form::Events => format!("event: columns\ndata: {}\n\n", json!(columns)),
+    };
+    out.put_slice(text.as_bytes());
+}
+
+/// The text from its first word on.
+fn without_comments(text: &str) -> &str {
+    let rest = text.trim_start();
+    let comment = match rest {
+        _ if rest.starts_with("--") => rest.split_once('\n'),
+        _ if rest.starts_with("/*") => rest.split_once("*/"),
+        _ => return rest,
+    };
+    comment.map_or(rest, |(_, rest)| without_comments(rest))
+}
+
+/// Characters of a text before a part of it.
+fn before_in(text: &str, part: &str) -> usize {
+    let bytes = part.as_ptr() as usize - text.as_ptr() as usize;
+    text[..bytes].chars().count()
 }
 
 fn position(id: &HeaderValue) -> SqlResult<Position> {
@@ -224,11 +332,43 @@ fn position(id: &HeaderValue) -> SqlResult<Position> {
     })
 }
 
+/// What is followed.
+enum Followed {
+    Beginning(BoxFuture<'static, SqlResult<(Following, Running)>>),
+    Going(Box<Following>, Running),
+}
+
+impl Followed {
+    /// What happens next. None: it has begun.
+    async fn next(&mut self) -> SqlResult<Option<Event>> {
+        match self {
+            Followed::Beginning(beginning) => {
+                let (following, running) = beginning.await?;
+                *self = Followed::Going(Box::new(following), running);
+                Ok(None)
+            }
+            Followed::Going(following, running) => running.run(following.subscription.next()).await.map(Some),
+        }
+    }
+}
+
+/// What may happen while a client waits.
+enum Happened {
+    Begun,
+    Event(Event),
+    Nothing,
+}
+
+impl Happened {
+    fn of(event: Option<Event>) -> Happened {
+        event.map_or(Happened::Begun, Happened::Event)
+    }
+}
+
 /// An answer that goes on.
 struct Sending {
     form: Form,
-    following: Following,
-    running: Running,
+    followed: Followed,
     heartbeat: Duration,
     beats_at: tokio::time::Instant,
     out: BytesMut,
@@ -253,25 +393,28 @@ impl Sending {
                     SqlState::AdminShutdown,
                     "the server is shutting down",
                 )),
-                event = self.running.run(self.following.subscription.next()) => event.map(Some),
-                () = tokio::time::sleep_until(self.beats_at) => Ok(None),
+                refused = until_refused(&self.state) => Err(refused),
+                event = self.followed.next() => event.map(Happened::of),
+                () = tokio::time::sleep_until(self.beats_at) => Ok(Happened::Nothing),
             };
             self.write(happened);
             while !self.has_ended
                 && self.out.len() < PIECE_BYTES
-                && let Some(event) = self.following.subscription.next().now_or_never()
+                && let Followed::Going(following, _) = &mut self.followed
+                && let Some(event) = following.subscription.next().now_or_never()
             {
-                self.write(event.map(Some));
+                self.write(event.map(Happened::Event));
             }
         }
         self.beats_at = tokio::time::Instant::now() + self.heartbeat;
         Some(self.out.split().freeze())
     }
 
-    fn write(&mut self, happened: SqlResult<Option<Event>>) {
+    fn write(&mut self, happened: SqlResult<Happened>) {
         let written = match happened {
-            Ok(Some(event)) => self.write_event(&event),
-            Ok(None) => {
+            Ok(Happened::Event(event)) => self.write_event(&event),
+            Ok(Happened::Begun) => Ok(()),
+            Ok(Happened::Nothing) => {
                 self.out.put_slice(match self.form {
                     Form::NdJson => b"{\"heartbeat\":{}}\n",
                     Form::Events => b": heartbeat\n\n",
@@ -292,15 +435,18 @@ impl Sending {
     }
 
     fn write_event(&mut self, event: &Event) -> SqlResult<()> {
+        let Followed::Going(following, _) = &self.followed else {
+            return Err(SqlError::internal("an event of what has not begun"));
+        };
         match event {
             Event::Complete { epoch } => {
                 // An id for each epoch of which something was sent, so that a client can come back.
                 let is_due = self.has_changes && self.form == Form::Events;
                 self.has_changes = false;
-                if !is_due && !self.following.tells_progress() {
+                if !is_due && !following.tells_progress() {
                     return Ok(());
                 }
-                let position = self.following.subscription.position(*epoch);
+                let position = following.subscription.position(*epoch);
                 let id = format!("{}:{}", position.following, position.epoch);
                 let text = match self.form {
                     Form::NdJson => format!("{}\n", json!({"progress": {"epoch": epoch, "id": id}})),
@@ -313,11 +459,11 @@ impl Sending {
             }
             Event::Changes { epoch, ops, rows } => {
                 self.has_changes = true;
-                let Some((ops, columns)) = self.following.sent(ops, rows)? else {
+                let Some((ops, columns)) = following.sent(ops, rows)? else {
                     return Ok(());
                 };
                 let ops = ops.as_string::<i32>();
-                let schema = self.following.row_schema();
+                let schema = following.row_schema();
                 let columns = columns.iter().zip(schema.fields());
                 let columns = columns
                     .map(|(array, field)| Column::new(array, field))
@@ -341,20 +487,39 @@ impl Sending {
     }
 }
 
+/// Resolves when the token by which the client came is not valid any more.
+async fn until_refused(state: &State) -> SqlError {
+    let token = state.sender.as_ref().and_then(|sender| sender.token.as_ref());
+    let (Some(token), Ok(db)) = (token, state.database.get()) else {
+        return std::future::pending().await;
+    };
+    while role_of(&db, token).is_some() {
+        tokio::time::sleep(TOKEN_LOOK).await;
+    }
+    SqlError::new(
+        SqlState::InvalidAuthorizationSpecification,
+        "the token has expired or was dropped",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_name_and_a_statement_are_understood() {
-        let (subscribe, heartbeat) = read(br#"{"query": "s.\"V\"", "snapshot": false}"#, 1_000).unwrap();
+        let Asked {
+            subscribe, heartbeat, ..
+        } = read(br#"{"query": "s.\"V\"", "snapshot": false}"#, 1_000).unwrap();
         assert_eq!(
             subscribe.to_string(),
             r#"SUBSCRIBE TO s."V" WITH (SNAPSHOT = false, PROGRESS = false)"#
         );
         assert_eq!(heartbeat, HEARTBEAT);
         let body = br#"{"query": "subscribe v envelope upsert", "progress": true, "heartbeat": "1s"}"#;
-        let (subscribe, heartbeat) = read(body, 1_000).unwrap();
+        let Asked {
+            subscribe, heartbeat, ..
+        } = read(body, 1_000).unwrap();
         assert!(subscribe.upsert.is_some() && subscribe.progress && subscribe.snapshot);
         assert_eq!(heartbeat, Duration::from_secs(1));
         for wrong in [
@@ -364,6 +529,21 @@ mod tests {
             r#"{"query": "v", "snapshots": true}"#,
         ] {
             assert!(read(wrong.as_bytes(), 1_000).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn errors_stand_where_they_were_written() {
+        for (query, position) in [
+            ("v v2 v3", 3),
+            ("  SELECT 1 FROM", 16),
+            ("\u{e4} b", 3),
+            ("-- a\n/* b */ SELECT 1 FROM", 27),
+            ("SUBSCRIBE (SELECT 1 FROM t", 27),
+        ] {
+            let body = json!({ "query": query }).to_string();
+            let error = read(body.as_bytes(), 1_000).err().unwrap();
+            assert_eq!(error.position, Some(position), "{query}: {}", error.message);
         }
     }
 

@@ -189,7 +189,7 @@ impl Collector for RuntimeCollector {
         }
         let help = "Time from the arrival of more urgent work to the suspension of a task";
         seconds(&mut encoder, "pause_latency", help, &times.pause)?;
-        let gauges: [(&str, &str, i64); 13] = [
+        let gauges: [(&str, &str, i64); 15] = [
             (
                 "tasks_paused",
                 "Tasks that are suspended for more urgent ones",
@@ -217,6 +217,24 @@ impl Collector for RuntimeCollector {
                     .iter()
                     .map(|pipeline| pipeline.writes_waiting as i64)
                     .sum(),
+            ),
+            (
+                "epochs_under_way",
+                "Epochs that were cut and are not committed",
+                pipelines
+                    .iter()
+                    .map(|pipeline| pipeline.under_way.map_or(0, |under_way| under_way.epochs as i64))
+                    .sum(),
+            ),
+            (
+                "epoch_age_milliseconds",
+                "Since the oldest of them was cut",
+                pipelines
+                    .iter()
+                    .filter_map(|pipeline| pipeline.under_way)
+                    .map(|under_way| under_way.age.as_millis() as i64)
+                    .max()
+                    .unwrap_or(0),
             ),
             (
                 "backfills",

@@ -40,9 +40,7 @@ function lateText(node: Node): string | undefined {
   const most = FRESHNESS_MAX + (node.freshness_target_us ?? 0) / 1e6;
   const analysis = node.watched?.analysis;
   const isOver = analysis?.head_room != null && analysis.head_room.rows_per_second <= analysis.rows_per_second;
-  if (node.underWay && node.underWay.seconds > most) {
-    return `its epoch has been under way for ${node.underWay.isLonger ? "more than " : ""}${duration(Math.round(node.underWay.seconds))}`;
-  }
+  if ((node.underWay ?? 0) > most) return `its epoch has been under way for ${duration(Math.round(node.underWay ?? 0))}`;
   const waiting = node.rows_waiting ?? 0;
   if (waiting > 0 && (fresh > most || isOver)) return `${waiting === 1 ? "1 row waits for its" : `${short(waiting)} rows wait for their`} epoch; the last ones took ${duration(fresh)}`;
   return undefined;

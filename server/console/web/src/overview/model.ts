@@ -4,7 +4,6 @@ import { duration, instant, rate } from "../format";
 import { qualified } from "../names";
 import { History } from "../poll";
 import { TERMS } from "../terms";
-import { Epochs, type UnderWay } from "./epochs";
 import { judge } from "./judge";
 
 /** A row of `mr_catalog.relations`. */
@@ -18,6 +17,8 @@ export interface Relation {
   state: string | null;
   pipeline: number | null;
   epoch: number | null;
+  /** Since its oldest epoch was cut that is not committed. */
+  epoch_age_us: number | null;
   rows: number | null;
   changes: number | null;
   rows_waiting: number | null;
@@ -62,7 +63,8 @@ export interface Job {
 export interface Measured extends Relation {
   rate: number | undefined;
   cores: number | undefined;
-  underWay: UnderWay | undefined;
+  /** For how long its epoch has been under way, if that is long enough to be seen (seconds). */
+  underWay: number | undefined;
   /** For how long a sink keeps rows by its own options (seconds). */
   holdsSeconds: number;
   job: Job | undefined;
@@ -112,7 +114,8 @@ const MORE = {
 /** The last minutes, for as long as the page is open. */
 export const history = new History();
 
-const epochs = new Epochs();
+/** An epoch that is younger is as all are (seconds). */
+const AGE_SEEN = 1;
 /** How old the epochs under way were at the last look, by pipeline (seconds). */
 let ages = new Map<number, number>();
 let known = "";
@@ -140,7 +143,10 @@ export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
   }
   const at = Date.now() / 1000;
   const shown = rows.filter((row) => row.database === database);
-  const underWay = epochs.note(shown, at);
+  const underWay = new Map<number, number>();
+  for (const { pipeline, epoch_age_us } of shown) {
+    if (pipeline !== null && (epoch_age_us ?? 0) >= AGE_SEEN * 1e6) underWay.set(pipeline, (epoch_age_us ?? 0) / 1e6);
+  }
   const of = <T,>(name: keyof typeof MORE) => (answers[1 + more.indexOf(name)] ?? []) as T[];
   const jobs = more.includes("jobs") ? of<Job>("jobs") : [];
   const errors = more.includes("errors") ? of<{ relation: number; expression_errors: number }>("errors") : [];
@@ -151,7 +157,7 @@ export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
   if (underWay.size > 0 || shown.some((row) => (row.rows_waiting ?? 0) > 0)) wanted.push("flow");
   await askHolds(shown, signal);
   const before = ages;
-  ages = new Map([...underWay].map(([pipeline, { seconds }]) => [pipeline, seconds]));
+  ages = underWay;
   return shown.map((row): Measured => {
     const now = row.pipeline === null ? undefined : underWay.get(row.pipeline);
     const rate = history.count(`${row.id}.rate`, at, row.changes);
@@ -234,7 +240,7 @@ function markReaders(nodes: Node[]): void {
 export function freshness(node: Node): number | undefined {
   const isCut = node.status === "behind" && !node.underWay && node.rows_waiting === 0;
   if (node.freshness_us === null || node.status === "filling" || node.status === "failed" || isCut) return undefined;
-  return Math.max(node.freshness_us / 1e6, node.underWay?.seconds ?? 0);
+  return Math.max(node.freshness_us / 1e6, node.underWay ?? 0);
 }
 
 /** A few words at a node, and what they mean. */

@@ -1,9 +1,8 @@
 // A relation that is followed: its rows as they change, whatever page is shown, until it is ended. Nothing is followed while nobody looks
 // at the console at all.
 import { signal } from "@preact/signals";
-import { NotLoggedIn, QueryError, Unreachable, columnsOf, connection, follow } from "../api";
+import { NotLoggedIn, QueryError, Unreachable, connection, follow } from "../api";
 import type { SqlError } from "../result";
-import { beginning, firstWord } from "./dialect";
 import { LiveRows } from "./liverows";
 import { Track } from "./track";
 
@@ -90,15 +89,11 @@ export class Following {
   /** Follows it until the connection ends. What is shown stays until there is something new. */
   private async once(signal: AbortSignal): Promise<void> {
     if (connection.value === "login") throw new NotLoggedIn();
-    const columns = await this.columns();
-    if (this.rows.columns.length === 0 && columns.length > 0) {
-      this.rows = new LiveRows(columns);
-      this.changed();
-    }
     let fresh: LiveRows | undefined;
     await follow(this.query, signal, (changes) => {
       this.setAway(false);
-      if (!fresh) {
+      const columns = changes.find((change) => change.columns)?.columns;
+      if (columns || !fresh) {
         this.rows = fresh = new LiveRows(columns);
         this.before = { at: 0, changes: 0 };
       }
@@ -106,22 +101,6 @@ export class Following {
       this.changed();
     });
   }
-
-  /** The types of its columns, as the server has them; of what cannot be selected from they are not known before there is a row. */
-  private async columns(): Promise<{ name: string; type: string }[]> {
-    const { text, from, offset } = asSelect(this.query);
-    try {
-      return await columnsOf(text);
-    } catch (failure) {
-      if (!(failure instanceof QueryError)) throw failure;
-      const { position } = failure.error;
-      this.fault = { ...failure.error, position: position === undefined ? undefined : Math.max(1, position - from + offset) };
-      return [];
-    }
-  }
-
-  /** What the server said of the query as a SELECT. It counts if it cannot be followed either. */
-  private fault: SqlError | undefined;
 
   /** Whether it goes by: the server stops, or starts, or wants a login. */
   private isPassing(failure: unknown): boolean {
@@ -131,29 +110,11 @@ export class Following {
   }
 
   private fail(failure: unknown): void {
-    const error = failure instanceof QueryError ? failure.error : { message: String(failure) };
-    this.error = this.fault && this.fault.code === error.code ? this.fault : error;
+    this.error = failure instanceof QueryError ? failure.error : { message: String(failure) };
     this.failed(this.error);
     this.end();
     this.drawn.value++;
   }
-}
-
-/** A query whose columns are those of what is followed: `from` characters were put before what stands `offset` behind its beginning. */
-function asSelect(query: string): { text: string; from: number; offset: number } {
-  let rest = query;
-  if (firstWord(rest) === "SUBSCRIBE") rest = rest.replace(/^\s*subscribe\s+(to\s+)?/i, "");
-  rest = rest.slice(beginning(rest));
-  const offset = query.length - rest.length;
-  const inner = /^\(([^]*)\)[^)]*$/.exec(rest)?.[1];
-  const isQuery = inner !== undefined || ["SELECT", "WITH", "VALUES"].includes(firstWord(rest));
-  if (isQuery) {
-    const head = "SELECT * FROM (";
-    return { text: `${head}${inner ?? rest}\n) AS followed LIMIT 0`, from: head.length, offset: offset + (inner === undefined ? 0 : 1) };
-  }
-  const name = /^("([^"]|"")*"|[^\s"(;])+/.exec(rest)?.[0] ?? rest;
-  const head = "SELECT * FROM ";
-  return { text: `${head}${name} LIMIT 0`, from: head.length, offset };
 }
 
 /** Until the page is looked at, or the signal ends the waiting. */
