@@ -162,6 +162,8 @@ pub struct Database {
     state: SessionState,
     system: Box<dyn SystemCatalog>,
     javascript: Arc<millrace_javascript::Engine>,
+    /// In milliseconds since 1970-01-01 00:00 UTC.
+    started_at_ms: i64,
     /// Held by the one DDL statement that runs.
     ddl: Arc<tokio::sync::Mutex<()>>,
     /// Whether the transaction that has that right waits for a table.
@@ -280,6 +282,7 @@ impl Database {
             tuning: Mutex::new(options.tuning.clone()),
             options,
             store,
+            started_at_ms: runtime.now() / 1_000,
             runtime,
             catalog,
             state,
@@ -334,6 +337,11 @@ impl Database {
         self.finish_shipping().await;
         self.store.close()?;
         Ok(forgotten?)
+    }
+
+    /// When it was opened, in milliseconds since 1970-01-01 00:00 UTC.
+    pub fn started_at_ms(&self) -> i64 {
+        self.started_at_ms
     }
 
     /// Whether [`Self::close`] was called.

@@ -189,6 +189,11 @@ impl Replacer<'_> {
             "nextval" | "currval" | "setval" | "lastval" => {
                 return sequences::call(session, &name, function, self.acts);
             }
+            "pg_postmaster_start_time" => {
+                let milliseconds = session.database().started_at_ms();
+                let seconds = format!("{}.{:03}", milliseconds / 1_000, milliseconds % 1_000);
+                syntax::call("to_timestamp", vec![number(seconds)])
+            }
             "pg_backend_pid" => number(session.id().to_string()),
             "current_setting" => {
                 let arguments = arguments(function);

@@ -45,7 +45,11 @@ fn is_light_insert(session: &Session, insert: &Insert) -> bool {
         && names::insert_target(session, &session.scope(), insert).is_ok_and(|object| {
             object.relation().is_some_and(|relation| {
                 let mut columns = relation.columns.iter();
-                columns.all(|column| column.default.is_none() && column.generated.is_none())
+                // The conditions of checks and domains may take long, even on one row.
+                relation.checks.is_empty()
+                    && columns.all(|column| {
+                        column.default.is_none() && column.generated.is_none() && column.domain.is_none()
+                    })
             })
         })
 }
@@ -113,11 +117,49 @@ fn is_plain_type(data_type: &DataType) -> bool {
     )
 }
 
-/// Whether an expression is a literal, or one that is cast.
+/// Whether an expression is a literal, or one that is cast, but not to a type that somebody made.
 fn is_literal(expr: &Expr) -> bool {
     match expr {
         Expr::Value(_) => true,
-        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) | Expr::Cast { expr, .. } => is_literal(expr),
+        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_literal(expr),
+        Expr::Cast { expr, data_type, .. } => !matches!(data_type, DataType::Custom(..)) && is_literal(expr),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_light;
+    use crate::tests::Fixture;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn conditions_that_somebody_made_do_not_run_where_the_connection_is() {
+        let f = Fixture::new().await;
+        for made in [
+            "CREATE DOMAIN d AS TEXT CHECK (length(VALUE) > 0)",
+            "CREATE TABLE plain (a INT, t TEXT)",
+            "CREATE TABLE checked (a INT CHECK (a > 0))",
+            "CREATE TABLE of_domain (a INT, t d)",
+            "CREATE TABLE with_default (a INT, b INT DEFAULT 1)",
+        ] {
+            f.ok(made).await;
+        }
+        for (sql, expected) in [
+            ("INSERT INTO plain VALUES (1, 'a'), (-2, 'b'::text)", true),
+            ("INSERT INTO plain VALUES (1, 'a'::d)", false),
+            ("INSERT INTO plain VALUES (1, CAST('a' AS d))", false),
+            ("INSERT INTO plain VALUES (1, lower('A'))", false),
+            ("INSERT INTO plain SELECT 1, 'a'", false),
+            ("INSERT INTO checked VALUES (1)", false),
+            ("INSERT INTO of_domain VALUES (1, 'a')", false),
+            ("INSERT INTO of_domain (a) VALUES (1)", false),
+            ("INSERT INTO with_default VALUES (1, 2)", false),
+            ("SELECT 1, 'a'::text", true),
+            ("SELECT 'a'::d", false),
+            ("SELECT lower('A')", false),
+        ] {
+            let parsed = millrace_parser::parse(sql).unwrap().remove(0);
+            assert_eq!(is_light(&f.session, &parsed, &[]), expected, "{sql}");
+        }
     }
 }

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use super::flow::{Batch, BatchId, Channel, FlowId, Part, Parts};
 use super::shuffle::Block;
 use super::task::{Running, TaskOutput};
-use super::view::{EpochTask, Turn};
+use super::view::EpochTask;
 use super::{ActivityCounts, ViewInstance, Worker};
 use crate::error::{Result, RuntimeError};
 
@@ -290,10 +290,7 @@ impl Worker {
                 }
             }
             // The place is given back when there is space for the next.
-            if turn.is_some() {
-                view.make_room_at_end(id.stage, id.partition).await;
-            }
-            let place = turn.map(Turn::end);
+            let place = view.end_turn(turn, id.stage, id.partition).await;
             view.room().await?;
             drop(place);
             Ok::<_, RuntimeError>(output)

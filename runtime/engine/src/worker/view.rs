@@ -26,7 +26,6 @@ use crate::error::{Result, RuntimeError};
 use crate::worker::activity::{Activity, Filled};
 use crate::worker::flow::FlowMeter;
 use eviction::Eviction;
-pub(super) use eviction::Turn;
 pub(crate) use eviction::{PARTITIONS_DIVIDED, partitions_divided};
 pub(super) use watching::EpochTask;
 pub(crate) use watching::Watch;

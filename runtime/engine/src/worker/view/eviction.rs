@@ -44,13 +44,6 @@ pub(crate) struct Turn<'a> {
     place: Option<SemaphorePermit<'a>>,
 }
 
-impl<'a> Turn<'a> {
-    /// The task has ended, and the part may leave; what is left is the place of a part that was brought back.
-    pub fn end(self) -> Option<SemaphorePermit<'a>> {
-        self.place
-    }
-}
-
 /// See the module.
 pub(super) struct Eviction {
     /// For each stage, for each partition: held by whoever runs the part's task, takes it away or brings it back.
@@ -271,8 +264,15 @@ impl ViewInstance {
     }
 
     /// At the end of the task that has a part: where memory is short and no other part could leave, this one does. It would stay while
-    /// the task of the next epoch waits for a slot, which holds it from now on, and so would those that are brought back after it.
-    pub(in crate::worker) async fn make_room_at_end(&self, stage: usize, partition: usize) {
+    /// the task of the next epoch waits for a slot, which holds it from now on, and so would those that are brought back after it. What
+    /// is left is the place of the part.
+    pub(in crate::worker) async fn end_turn<'a>(
+        &self,
+        turn: Option<Turn<'a>>,
+        stage: usize,
+        partition: usize,
+    ) -> Option<SemaphorePermit<'a>> {
+        let turn = turn?;
         self.make_room().await;
         if let Some(spill) = self.spill.as_ref()
             && self.is_divided()
@@ -281,6 +281,7 @@ impl ViewInstance {
         {
             self.leaves(spill, stage, partition).await;
         }
+        turn.place
     }
 
     /// Rows that left while somebody could still read older versions keep marks in memory of when each came and went. Here those go
