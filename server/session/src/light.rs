@@ -21,13 +21,19 @@ pub(crate) fn is_light(session: &Session, parsed: &Parsed, params: &[ScalarValue
         Statement::SetVariable(_) | Statement::ResetVariable(_) => true,
         Statement::Sql(statement) => match statement.as_ref() {
             ast::Statement::StartTransaction { .. } | ast::Statement::Rollback { .. } => true,
-            ast::Statement::Insert(insert) => is_light_insert(session, insert),
-            ast::Statement::Query(query) => is_constant(query),
+            ast::Statement::Insert(insert) => is_light_insert(session, insert) && !is_shared_out(session),
+            ast::Statement::Query(query) => is_constant(query) && !is_shared_out(session),
             _ => false,
         },
         _ => false,
     };
     bytes <= BYTES_MAX && is_light()
+}
+
+/// Whether the processor is shared out to the session's role: of many small statements, too.
+fn is_shared_out(session: &Session) -> bool {
+    let limits = session.limits();
+    limits.cpu_share.is_some() || limits.query_priority_max.is_some()
 }
 
 /// Literals and parameters into a relation that computes nothing of its own.
@@ -160,6 +166,12 @@ mod tests {
         ] {
             let parsed = millrace_parser::parse(sql).unwrap().remove(0);
             assert_eq!(is_light(&f.session, &parsed, &[]), expected, "{sql}");
+        }
+        // The first role is given a share: the scheduler sees all that it does.
+        f.ok("ALTER ROLE millrace SET (cpu_share = 10)").await;
+        for sql in ["INSERT INTO plain VALUES (1, 'a')", "SELECT 1"] {
+            let parsed = millrace_parser::parse(sql).unwrap().remove(0);
+            assert!(!is_light(&f.session, &parsed, &[]), "{sql}");
         }
     }
 }
