@@ -27,7 +27,7 @@ pub mod walk;
 pub use error::{ParseError, ParseErrorKind};
 pub use identifier::{fold, name_parts, quote_identifier, quote_literal};
 pub use limits::{MAX_NESTING, MAX_OPERATORS, MAX_SQL_BYTES};
-pub use tokens::{ALL_MEMBERS, TextSize};
+pub use tokens::{ALL_MEMBERS, TextSize, from_first_word};
 
 use ast::Statement;
 use sqlparser::ast::{Expr, SetExpr};

@@ -180,6 +180,22 @@ fn escaped(text: &str) -> Option<usize> {
     None
 }
 
+/// A text without the space and the comments before its first word.
+pub fn from_first_word(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    loop {
+        let end = match rest {
+            _ if rest.starts_with("--") => rest.find('\n'),
+            _ if rest.starts_with("/*") => comment(rest),
+            _ => None,
+        };
+        match end {
+            Some(end) => rest = rest[end..].trim_start(),
+            None => return rest,
+        }
+    }
+}
+
 /// The length of `/* .. */` at the start of a text, with the comments within it.
 fn comment(text: &str) -> Option<usize> {
     let (mut at, mut depth) = (2, 1);

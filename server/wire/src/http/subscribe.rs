@@ -249,14 +249,14 @@ fn read(body: &[u8], statement_bytes_max: usize) -> SqlResult<Asked> {
             .filter(|heartbeat| (HEARTBEAT_MIN..=Duration::from_secs(3_600)).contains(heartbeat))
             .ok_or_else(|| invalid(format!("heartbeat must be from 100ms to 1h, not \"{text}\"")))?,
     };
-    let query = without_comments(request.query.trim());
+    let query = millrace_parser::from_first_word(request.query.trim_end());
     let first = query
         .split(|c: char| !c.is_ascii_alphabetic())
         .next()
         .unwrap_or_default();
     let (before, after) = match first.to_ascii_uppercase().as_str() {
         "SUBSCRIBE" => ("", ""),
-        "SELECT" | "WITH" | "VALUES" => ("SUBSCRIBE (", ")"),
+        "SELECT" | "WITH" | "VALUES" => ("SUBSCRIBE (", "\n)"),
         _ => ("SUBSCRIBE TO ", ""),
     };
     let place = Place {
@@ -296,17 +296,6 @@ fn put_columns(schema: &Schema, form: Form, out: &mut BytesMut) {
         Form::Events => format!("event: columns\ndata: {}\n\n", json!(columns)),
     };
     out.put_slice(text.as_bytes());
-}
-
-/// The text from its first word on.
-fn without_comments(text: &str) -> &str {
-    let rest = text.trim_start();
-    let comment = match rest {
-        _ if rest.starts_with("--") => rest.split_once('\n'),
-        _ if rest.starts_with("/*") => rest.split_once("*/"),
-        _ => return rest,
-    };
-    comment.map_or(rest, |(_, rest)| without_comments(rest))
 }
 
 /// Characters of a text before a part of it.
@@ -529,6 +518,21 @@ mod tests {
             r#"{"query": "v", "snapshots": true}"#,
         ] {
             assert!(read(wrong.as_bytes(), 1_000).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn comments_stand_before_and_behind() {
+        let many = format!(
+            "{}SELECT 1 AS a FROM v -- last",
+            "-- c\n/* a /* b */ */".repeat(30_000)
+        );
+        let body = json!({ "query": many }).to_string();
+        let asked = read(body.as_bytes(), 1 << 20).unwrap();
+        assert!(asked.parsed.text.starts_with("SUBSCRIBE (SELECT 1"));
+        for nothing in ["--", "/* a", "-- a\n", " "] {
+            let body = json!({ "query": nothing }).to_string();
+            assert!(read(body.as_bytes(), 1_000).is_err(), "{nothing}");
         }
     }
 

@@ -288,12 +288,14 @@ impl ViewInstance {
     /// that nobody needs any more.
     fn settle_spilled(&self) {
         let low_water = self.eviction.low_water.load(Ordering::Relaxed);
-        if self.eviction.settled.fetch_max(low_water, Ordering::Relaxed) >= low_water {
+        if self.eviction.settled.load(Ordering::Relaxed) >= low_water {
             return;
         }
+        let mut is_whole = true;
         let last = self.graph.stages.len() - 1;
         for (partition, contents) in self.contents.partitions.iter().enumerate() {
             let Ok(_turn) = self.eviction.turns[last][partition].try_lock() else {
+                is_whole = false;
                 continue;
             };
             if let Err(error) = contents.write().settle_spilled(low_water) {
@@ -301,6 +303,9 @@ impl ViewInstance {
                 return;
             }
             self.measure(last, partition);
+        }
+        if is_whole {
+            self.eviction.settled.fetch_max(low_water, Ordering::Relaxed);
         }
     }
 
