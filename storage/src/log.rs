@@ -29,6 +29,7 @@ mod decode;
 mod device;
 mod file;
 mod first;
+mod heads;
 mod hold;
 mod index;
 mod maintenance;

@@ -179,6 +179,7 @@ async fn a_flipped_byte_is_found_in_every_kind_of_file() {
             let expected = match extension.as_str() {
                 _ if is_index
                     || name == "SUMS"
+                    || name == "HEADS"
                     || path.components().any(|part| part.as_os_str() == "sinks") =>
                 {
                     Severity::Mended
@@ -203,8 +204,8 @@ async fn a_flipped_byte_is_found_in_every_kind_of_file() {
         kinds.insert(if is_index { "sled".to_owned() } else { extension });
     }
     let expected = [
-        "FIRST", "FORMAT", "SUMS", "base", "blocks", "epochs", "idx", "journal", "manifest", "records",
-        "seg", "sled",
+        "FIRST", "FORMAT", "HEADS", "SUMS", "base", "blocks", "epochs", "idx", "journal", "manifest",
+        "records", "seg", "sled",
     ];
     assert_eq!(kinds, expected.map(str::to_owned).into());
     assert_eq!(check(dir.path()).unwrap().findings, []);
@@ -246,6 +247,22 @@ async fn missing_files_are_found_and_other_directories_refused() {
         fs::remove_file(path).unwrap();
         assert!(check(dir.path()).unwrap().worst().is_some(), "{}", path.display());
         fs::write(path, content).unwrap();
+    }
+    // So are directories as a whole.
+    for (gone, severity) in [
+        ("log/1", Severity::Lost),
+        ("log/2", Severity::Lost),
+        ("checkpoints", Severity::Mended),
+    ] {
+        let (gone, away) = (dir.path().join(gone), dir.path().join("lost+found"));
+        fs::rename(&gone, &away).unwrap();
+        assert_eq!(
+            check(dir.path()).unwrap().worst(),
+            Some(severity),
+            "{}",
+            gone.display()
+        );
+        fs::rename(&away, &gone).unwrap();
     }
     let store = Store::open(dir.path(), StoreOptions::default()).unwrap();
     assert!(matches!(check(dir.path()), Err(StorageError::InUse { .. })));

@@ -18,9 +18,6 @@ pub(crate) fn check(
     checked: &mut Checked,
 ) -> Result<(), StorageError> {
     let directory = data.join("checkpoints");
-    if !directory.exists() {
-        return Ok(());
-    }
     let journal = data.join(crate::catalog::JOURNAL);
     let root = match facts.get(FACT).map(|value| serde_json::from_slice::<Root>(value)) {
         None => Root::default(),
@@ -63,6 +60,9 @@ pub(crate) fn check(
     }
     for (file, blocks) in blocks {
         read_blocks(&directory, file, &blocks, checked);
+    }
+    if !directory.exists() {
+        return Ok(());
     }
     for path in list(&directory)? {
         if path.extension().is_some_and(|extension| extension == EPOCHS) {

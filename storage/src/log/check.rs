@@ -10,6 +10,7 @@ use crate::findings::{Checked, Finding, Heads, Severity, list};
 use crate::log::block::ALIGNMENT;
 use crate::log::file::ReadAhead;
 use crate::log::first::First;
+use crate::log::heads;
 use crate::log::index::{self, SegmentIndex};
 use crate::log::recovery::{read_block, refuse_durable_damage};
 use crate::log::relation::DROPPED_MARKER;
@@ -30,7 +31,35 @@ pub(crate) fn check(directory: &Path, checked: &mut Checked) -> Result<Heads, St
             heads.insert(id, relation(id, &path, checked)?);
         }
     }
+    ends(directory, &heads, checked);
     Ok(heads)
+}
+
+/// Looks whether each log goes as far as it was durable.
+fn ends(directory: &Path, found: &Heads, checked: &mut Checked) {
+    let path = heads::path(directory);
+    if !path.exists() {
+        return;
+    }
+    if let Ok(metadata) = path.metadata() {
+        checked.count(metadata.len());
+    }
+    let durable = match heads::read(&OsDisk, directory) {
+        Ok(durable) => durable,
+        Err(error) => {
+            checked.findings.push(Finding::of(error, &path, Severity::Mended));
+            return;
+        }
+    };
+    for (id, durable) in durable {
+        let why = match found.get(&id) {
+            Some(head) if *head >= durable => continue,
+            Some(head) => format!("it ends at offset {head}, and was durable up to offset {durable}"),
+            None => format!("it is not there, and had rows up to offset {durable}"),
+        };
+        let log = directory.join(id.to_string());
+        checked.findings.push(Finding::new(&log, 0, Severity::Lost, why));
+    }
 }
 
 /// Reads the log of a relation; returns the offset behind its last row.

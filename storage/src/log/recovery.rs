@@ -9,7 +9,8 @@
 //! 2. A write of which blocks are missing never happened: each relation is cut at its first such block. What
 //!    comes behind is cut too, which loses nothing acknowledged, since groups are synced in order; and the
 //!    writes to which that belonged are then incomplete themselves, and so on until nothing changes.
-//! 3. A log with damage to what was durable is not opened; all of its files are left as they are, and the others are opened. Parts
+//! 3. A log that ends before the place up to which it was durable ([`super::heads`]), or that is not there at all, is damaged.
+//! 4. A log with damage to what was durable is not opened; all of its files are left as they are, and the others are opened. Parts
 //!    of a write that they share with it are kept where the damaged log goes as far as that write: it was whole then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,11 +27,11 @@ use crate::log::blocks::{BlockEntry, Index};
 use crate::log::file::ReadAhead;
 use crate::log::first::First;
 use crate::log::index::{self, SegmentIndex};
-use crate::log::notes;
 use crate::log::relation::{Beginning, DROPPED_MARKER, RelationLog};
 use crate::log::segment::{self, SegmentHeader};
 use crate::log::tail::{Tail, Trust};
 use crate::log::types::LogNote;
+use crate::log::{heads, notes};
 use crate::{StorageError, disk};
 
 /// All logs of a directory.
@@ -42,6 +43,8 @@ pub(super) struct Recovered {
     pub(super) next_write_id: u64,
     /// Of the writes that are kept, the oldest first.
     pub(super) notes: Vec<LogNote>,
+    /// How far the logs were durably, as it was written down.
+    pub(super) heads: heads::Heads,
 }
 
 /// One relation as its files show it.
@@ -89,7 +92,7 @@ struct SplitWrite {
 
 /// Reads the logs below `directory` and repairs them.
 pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovered, StorageError> {
-    let directories = relation_directories(&**disk, directory)?;
+    let (directories, dropped) = relation_directories(&**disk, directory)?;
     let (mut scan, mut relations) = Scan::all(disk, &directories, true)?;
     if let Some((id, head)) = scan.missing(&relations) {
         tracing::warn!(
@@ -99,13 +102,35 @@ pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovere
         );
         (scan, relations) = Scan::all(disk, &directories, false)?;
     }
+    let mut durable = match heads::read(&**disk, directory) {
+        Err(error @ StorageError::Corrupt { .. }) => {
+            tracing::warn!(%error, "how far the logs were durable is not known");
+            heads::Heads::new()
+        }
+        read => read?,
+    };
+    durable.retain(|id, _| !dropped.contains(id));
+    for (id, head) in &durable {
+        leave_out_short(&mut scan, &mut relations, directory, *id, *head, Scanned::head)?;
+    }
     drop_incomplete_writes(&mut relations, &scan);
+    for (id, head) in &durable {
+        leave_out_short(
+            &mut scan,
+            &mut relations,
+            directory,
+            *id,
+            *head,
+            Scanned::kept_head,
+        )?;
+    }
     let damaged = scan.damaged.into_iter();
     let mut recovered = Recovered {
         relations: BTreeMap::new(),
         damaged: damaged.map(|(id, log)| (id, log.error)).collect(),
         next_write_id: scan.last_write_id + 1,
         notes: Vec::new(),
+        heads: durable,
     };
     let mut found = vec![];
     for (id, mut scanned) in relations {
@@ -118,15 +143,56 @@ pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovere
     Ok(recovered)
 }
 
+/// Leaves out a log that ends before the offset up to which it was durable, or that is gone.
+fn leave_out_short(
+    scan: &mut Scan,
+    relations: &mut BTreeMap<u64, Scanned>,
+    logs: &Path,
+    id: u64,
+    durable: u64,
+    head: impl Fn(&Scanned) -> u64,
+) -> Result<(), StorageError> {
+    if scan.damaged.contains_key(&id) {
+        return Ok(());
+    }
+    let directory = logs.join(id.to_string());
+    match relations.get(&id).map(head) {
+        Some(head) if head >= durable => Ok(()),
+        Some(head) => {
+            relations.remove(&id);
+            let why = format!("it ends at offset {head}, and was durable up to offset {durable}");
+            let error = StorageError::corrupt(&directory, 0, why);
+            scan.leave_out(id, &directory, error)
+        }
+        // Whoever has dropped it does not ask for it.
+        None => {
+            let why = format!("it is not there, and had rows up to offset {durable}");
+            let log = DamagedLog {
+                error: StorageError::corrupt(&directory, 0, why),
+                last_write_id: None,
+            };
+            scan.damaged.insert(id, log);
+            Ok(())
+        }
+    }
+}
+
 /// The directories of relations; removes those that were being made or dropped.
-fn relation_directories(disk: &dyn Disk, directory: &Path) -> Result<BTreeMap<u64, PathBuf>, StorageError> {
-    let mut found = BTreeMap::new();
+/// Those that are there, and those that were dropped.
+fn relation_directories(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<(BTreeMap<u64, PathBuf>, BTreeSet<u64>), StorageError> {
+    let (mut found, mut dropped) = (BTreeMap::new(), BTreeSet::new());
     let listed = disk.list(directory);
     for path in listed.map_err(|e| StorageError::io("list", directory, e))? {
         let name = path
             .file_name()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
+        if heads::is_file(&name) {
+            continue;
+        }
         let is_directory = |path: &Path| match disk.list(path) {
             Err(error) => error.kind() != std::io::ErrorKind::NotADirectory,
             Ok(_) => true,
@@ -134,6 +200,7 @@ fn relation_directories(disk: &dyn Disk, directory: &Path) -> Result<BTreeMap<u6
         if !is_directory(&path) {
             tracing::warn!(path = %path.display(), "a file among the logs of relations; ignored");
         } else if name.ends_with(".creating") || disk.exists(&path.join(DROPPED_MARKER)) {
+            dropped.extend(name.parse::<u64>());
             disk.remove_directory(&path)
                 .map_err(|e| StorageError::io("remove", &path, e))?;
         } else if let Ok(id) = name.parse() {
@@ -142,7 +209,7 @@ fn relation_directories(disk: &dyn Disk, directory: &Path) -> Result<BTreeMap<u6
             tracing::warn!(path = %path.display(), "not the log of a relation; ignored");
         }
     }
-    Ok(found)
+    Ok((found, dropped))
 }
 
 struct Scan {
@@ -515,6 +582,14 @@ impl Scanned {
         self.blocks
             .last()
             .map_or(self.first.offset, BlockEntry::end_offset)
+    }
+
+    /// The offset behind the blocks that are kept.
+    fn kept_head(&self) -> u64 {
+        match self.kept.checked_sub(1).and_then(|last| self.blocks.get(last)) {
+            Some(block) => block.end_offset(),
+            None => self.first.offset,
+        }
     }
 
     /// Makes the files end where the kept blocks do, durably, and the log ready for use.

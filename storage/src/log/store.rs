@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::log::base;
 use crate::log::block::{self, Members};
 use crate::log::copy::LogCopy;
 use crate::log::device::LogDevice;
+use crate::log::heads::{self, Heads};
 use crate::log::hold::LogHold;
 use crate::log::merge;
 use crate::log::prepared::{PreparedPart, PreparedWrite};
@@ -27,6 +29,9 @@ use crate::log::settings::LogSettings;
 use crate::log::types::{LogNote, LogOwner, LogWrite, RelationOptions};
 use crate::log::writer::Writer;
 use crate::{ChangeBatch, Durability, StorageError, disk};
+
+/// How often it is written down how far the logs go, while they do: a write of it costs two syncs.
+const HEADS_MS: i64 = 10_000;
 
 /// How the log behaves; see [`StoreOptions`](crate::StoreOptions) for the meaning of each.
 #[derive(Debug, Clone)]
@@ -51,6 +56,9 @@ pub struct LogStore {
     changing: Mutex<()>,
     /// Held during [`maintain`](Self::maintain).
     maintaining: Mutex<()>,
+    /// What [`heads`] has on disk, and when it was written, in milliseconds as [`maintain`](Self::maintain) was told.
+    written_heads: Mutex<Heads>,
+    heads_written_ms: AtomicI64,
     segment_bytes_max: u64,
     settings: Arc<LogSettings>,
     queue: Arc<Queue>,
@@ -101,6 +109,8 @@ impl LogStore {
             notes: Mutex::new(recovered.notes),
             changing: Mutex::new(()),
             maintaining: Mutex::new(()),
+            written_heads: Mutex::new(recovered.heads),
+            heads_written_ms: AtomicI64::new(i64::MIN),
             segment_bytes_max: options.segment_bytes_max,
             settings,
             queue,
@@ -128,6 +138,10 @@ impl LogStore {
         self.check_open()?;
         if self.damage(relation).is_some() {
             let directory = self.directory.join(relation.to_string());
+            if !self.disk.exists(&directory) {
+                self.damaged.write().remove(&relation);
+                return Ok(());
+            }
             relation::mark_dropped(&*self.disk, &directory)?;
             self.damaged.write().remove(&relation);
             return self
@@ -376,6 +390,13 @@ impl LogStore {
         if self.check_open().is_err() {
             return;
         }
+        let since = self.heads_written_ms.load(Ordering::Relaxed);
+        if now_ms.saturating_sub(since) >= HEADS_MS {
+            self.heads_written_ms.store(now_ms, Ordering::Relaxed);
+            if let Err(error) = self.write_heads() {
+                tracing::warn!(%error, "how far the logs go could not be written down");
+            }
+        }
         let logs: Vec<_> = self.relations.read().values().cloned().collect();
         let mut merge_bytes_left = merge::ROUND_BYTES_MAX;
         for log in &logs {
@@ -415,18 +436,9 @@ impl LogStore {
         let Some(blocks) = log.without_index(self.segment_bytes_max) else {
             return Ok(());
         };
-        let all: Vec<_> = self.relations.read().values().cloned().collect();
-        let heads: BTreeMap<u64, u64> = {
-            // A write is published in all of its relations, or in none.
-            let _publishing = self.settings.publishing.lock();
-            all.iter().map(|log| (log.id, log.index.read().head)).collect()
-        };
-        match all
-            .iter()
-            .all(|log| log.tail.lock().durable_offset >= heads[&log.id])
-        {
-            true => log.write_index(blocks, heads),
-            false => Ok(()),
+        match self.durable_heads() {
+            Some(heads) => log.write_index(blocks, heads),
+            None => Ok(()),
         }
     }
 
@@ -445,7 +457,43 @@ impl LogStore {
             tracing::error!("the log's writer has panicked; what it acknowledged is safe");
         }
         let logs: Vec<_> = self.relations.read().values().cloned().collect();
-        logs.iter().try_for_each(|log| log.sync(Vec::new).map(|_| ()))
+        logs.iter().try_for_each(|log| log.sync(Vec::new).map(|_| ()))?;
+        self.write_heads()
+    }
+
+    /// Writes down how far the logs are durable, if all that readers see of them is, and if that is news.
+    fn write_heads(&self) -> Result<(), StorageError> {
+        let Some(mut heads) = self.durable_heads() else {
+            return Ok(());
+        };
+        // A damaged log stays one until it is dropped: what was known of it is kept.
+        let mut written = self.written_heads.lock();
+        let damaged = self.damaged.read();
+        heads.extend(
+            written
+                .iter()
+                .filter(|(id, _)| damaged.contains_key(id))
+                .map(|(id, head)| (*id, *head)),
+        );
+        drop(damaged);
+        if *written == heads {
+            return Ok(());
+        }
+        heads::write(&*self.disk, &self.directory, &heads)?;
+        *written = heads;
+        Ok(())
+    }
+
+    /// Where each log ends, if all of that is durable.
+    fn durable_heads(&self) -> Option<Heads> {
+        let logs: Vec<_> = self.relations.read().values().cloned().collect();
+        let heads: Heads = {
+            // A write is published in all of its relations, or in none.
+            let _publishing = self.settings.publishing.lock();
+            logs.iter().map(|log| (log.id, log.index.read().head)).collect()
+        };
+        let is_durable = |log: &Arc<RelationLog>| log.tail.lock().durable_offset >= heads[&log.id];
+        logs.iter().all(is_durable).then_some(heads)
     }
 
     pub(super) fn log(&self, relation: u64) -> Result<Arc<RelationLog>, StorageError> {

@@ -69,6 +69,11 @@ fn append(log: &LogStore, writes: Vec<LogWrite>) -> Result<Vec<Appended>, Storag
     log.append(writes).wait()
 }
 
+/// As if the last stop had been a crash: nothing says how far the logs were durable.
+fn as_after_a_crash(dir: &Path) {
+    let _ = std::fs::remove_file(heads::path(&dir.join("log")));
+}
+
 /// All values of a relation, checking that offsets have no gaps.
 fn contents(log: &LogStore, relation: u64) -> Vec<i64> {
     let mut found = Vec::new();

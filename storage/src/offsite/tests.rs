@@ -407,6 +407,7 @@ async fn rows_that_the_store_has_lost_are_not_taken_for_others() {
     step(&mut shipper).await.unwrap();
     drop((shipper, store));
     // As after a loss of power with durability = off.
+    std::fs::remove_file(data.join("log/HEADS")).unwrap();
     let segment = data.join("log/1").join(crate::log::segment_name(0));
     let whole = std::fs::metadata(&segment).unwrap().len();
     std::fs::OpenOptions::new()

@@ -58,6 +58,7 @@ fn a_tail_torn_at_any_byte_is_cut_and_written_over() {
     let path = segment(dir.path(), 1, 0);
     let whole = fs::read(&path).unwrap();
     for cut in sizes[2]..sizes[3] {
+        as_after_a_crash(dir.path());
         fs::write(&path, &whole[..cut as usize]).unwrap();
         let log = open(dir.path());
         assert_eq!(contents(&log, 1), [0, 1], "cut at {cut}");
@@ -79,6 +80,7 @@ fn a_tail_whose_bytes_never_reached_the_disk_is_cut() {
         let mut bytes = whole.clone();
         bytes[hole as usize..].fill(0);
         bytes.resize(whole.len() + 4096, 0);
+        as_after_a_crash(dir.path());
         fs::write(&path, bytes).unwrap();
         assert_eq!(contents(&open(dir.path()), 1), [0, 1], "nothing from {hole} on");
     }
@@ -102,6 +104,7 @@ fn a_write_to_several_relations_torn_in_any_of_them_never_happened() {
         for cut in (sizes[torn as usize - 1]..size(&path)).step_by(11) {
             let copy = tempfile::tempdir().unwrap();
             snapshot(dir.path(), copy.path());
+            as_after_a_crash(copy.path());
             truncate(&segment(copy.path(), torn, 0), cut);
             let log = open(copy.path());
             for relation in 1..=3 {
@@ -132,6 +135,7 @@ fn what_stood_on_an_unfinished_write_goes_with_it() {
     }
     // The first write loses its block in relation 1, so the second stands on nothing in relation 2, and the
     // third in relation 3. Relation 4 has nothing to do with it.
+    as_after_a_crash(dir.path());
     truncate(&segment(dir.path(), 1, 0), before);
     let log = open(dir.path());
     for relation in 1..=3 {
@@ -150,6 +154,7 @@ fn a_large_write_torn_between_its_blocks_never_happened() {
         append(&log, vec![write(1, &[1])]).unwrap();
         append(&log, vec![write(1, &numbers)]).unwrap();
     }
+    as_after_a_crash(dir.path());
     let path = segment(dir.path(), 1, 0);
     truncate(&path, size(&path) - 100);
     assert_eq!(contents(&open(dir.path()), 1), [1]);
@@ -243,6 +248,7 @@ fn half_of_a_write_is_dropped_though_the_log_of_the_other_half_is_damaged() {
     let before = size(&path);
     append(&open(dir.path()), vec![write(1, &[3]), write(2, &[5])]).unwrap();
     // The crash came before its part was in the log that is damaged elsewhere.
+    as_after_a_crash(dir.path());
     truncate(&path, before);
     flip_bit(&path, sizes[1] + 30, 0);
     let log = open(dir.path());
@@ -255,6 +261,61 @@ fn half_of_a_write_is_dropped_though_the_log_of_the_other_half_is_damaged() {
     let log = open(dir.path());
     assert!(log.damage(1).is_some());
     assert_eq!(contents(&log, 2), [4, 6]);
+}
+
+/// The last block looks the same when it was torn and when it was damaged; that it was durable is written down.
+#[test]
+fn damage_of_the_last_block_is_not_taken_for_a_torn_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let sizes = blocks(dir.path(), 3);
+    let path = segment(dir.path(), 1, 0);
+    let whole = fs::read(&path).unwrap();
+    for byte in sizes[2]..sizes[3] {
+        flip_bit(&path, byte, (byte % 8) as u32);
+        let damaged = fs::read(&path).unwrap();
+        let log = LogStore::open(&dir.path().join("log"), options()).unwrap();
+        let Some(StorageError::Corrupt { why, .. }) = log.damage(1) else {
+            panic!("byte {byte}");
+        };
+        assert!(why.contains("durable up to offset 3"), "{why}");
+        drop(log);
+        assert_eq!(fs::read(&path).unwrap(), damaged, "nothing is cut off");
+        fs::write(&path, &whole).unwrap();
+    }
+    assert_eq!(contents(&open(dir.path()), 1), [0, 1, 2]);
+}
+
+#[test]
+fn a_log_that_is_gone_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    blocks(dir.path(), 3);
+    let directory = dir.path().join("log/1");
+    let away = dir.path().join("away");
+    fs::rename(&directory, &away).unwrap();
+    for _ in 0..2 {
+        let log = LogStore::open(&dir.path().join("log"), options()).unwrap();
+        assert!(
+            log.damage(1)
+                .is_some_and(|error| error.to_string().contains("not there"))
+        );
+        assert!(!directory.exists());
+    }
+    fs::rename(&away, &directory).unwrap();
+    assert_eq!(contents(&open(dir.path()), 1), [0, 1, 2]);
+    // Who drops it is not asked for it.
+    let log = open(dir.path());
+    log.remove(1).unwrap();
+    drop(log);
+    assert!(open(dir.path()).relations().is_empty());
+}
+
+#[test]
+fn what_says_how_far_the_logs_go_may_be_damaged_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    blocks(dir.path(), 3);
+    let path = heads::path(&dir.path().join("log"));
+    flip_bit(&path, size(&path) / 2, 0);
+    assert_eq!(contents(&open(dir.path()), 1), [0, 1, 2]);
 }
 
 #[test]
@@ -373,6 +434,7 @@ fn a_kill_at_any_moment_keeps_what_was_acknowledged_and_whole_writes_only() {
             .unwrap()
             .pop()
             .unwrap();
+        as_after_a_crash(dir.path());
         truncate(&last, size(&last) - random.random_range(0..300));
         assert_prefix(dir.path(), acknowledged.min(1));
     }

@@ -166,6 +166,7 @@ fn no_index_is_believed_when_a_log_has_lost_its_end() {
     // The last segment was durable and is gone, as from a disk that lies about syncs.
     let last = *segments.last().unwrap();
     let path = dir.path().join("log/1").join(segment::file_name(last));
+    as_after_a_crash(dir.path());
     std::fs::write(&path, [0; 40]).unwrap();
     let log = small(dir.path());
     let head = log.head(1);

@@ -32,6 +32,7 @@ fn a_note_comes_and_goes_with_its_write() {
     }
     let path = dir.path().join("log/2").join(super::segment::file_name(0));
     let bytes = std::fs::read(&path).unwrap();
+    as_after_a_crash(dir.path());
     std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
     let log = open(dir.path());
     assert_eq!(contents(&log, 1), [1, 2, 3]);
