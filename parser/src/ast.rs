@@ -78,6 +78,8 @@ pub const JOIN_ALIAS: &str = "join alias";
 pub const ROWS_FROM: &str = "rows from";
 /// What qualifies `system` or `user` among the columns of an INSERT with OVERRIDING.
 pub const OVERRIDING: &str = "overriding";
+/// The function around the last argument of `f(VARIADIC a)`.
+pub const VARIADIC: &str = "variadic";
 /// The function around the value of `SET a[i][j] = v`, whose other arguments are the subscripts.
 pub const ASSIGN_ELEMENT: &str = "assign element";
 /// The function around the value of `SET a[i:j] = v`, whose other arguments are the ends.

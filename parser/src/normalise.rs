@@ -3,6 +3,7 @@
 //! The table in [`crate::ast`] says what becomes what; [`spellings`] has PostgreSQL's own. Spans stay those of the source, so that errors still point at
 //! what the user wrote; inserted tokens have the span of their neighbour.
 
+mod operands;
 mod spellings;
 
 use sqlparser::ast::Ident;
@@ -27,6 +28,7 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
         tokens = windows(tokens)?;
     }
     spellings::respell(&mut tokens)?;
+    operands::respell(&mut tokens)?;
     if tokens.iter().any(|token| is_word(Some(token), "ASOF")) {
         tokens = asof_joins(tokens)?;
     }

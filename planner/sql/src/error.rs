@@ -17,6 +17,7 @@ pub enum Fault {
     DatatypeMismatch,
     DatetimeOverflow,
     UndefinedColumn,
+    UndefinedTable,
     UndefinedFunction,
     AmbiguousColumn,
     DuplicateAlias,

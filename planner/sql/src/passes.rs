@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::binding::Binding;
-use crate::postgres::{names, set_returning};
+use crate::postgres::{names, set_returning, subquery_order};
 use crate::streaming::{may_fail, time_join, windows};
 use crate::workarounds::{
     aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, recursive_numbers,
@@ -146,6 +146,12 @@ pub const PASSES: &[Pass] = &[
         step: Step::Plan(|plan, _| complexity::check_plan(&plan).map(|()| plan)),
     },
     Pass {
+        name: "order of subqueries",
+        what: "writes the order of a subquery where LIMIT, an aggregate, a row number or the reader depends on it",
+        why_here: "before the passes that move subqueries: the nodes between the order and who depends on it are as they were written",
+        step: Step::Plan(|plan, binding| subquery_order::kept(plan, !binding.catalog().plans_view())),
+    },
+    Pass {
         name: "subqueries in VALUES",
         what: "makes a SELECT of a row of VALUES with a subquery",
         why_here: "before the passes over subqueries, which look for them in projections and filters",
@@ -159,7 +165,7 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "type of a CASE",
-        what: "casts the branches of a CASE to the type that they have in common",
+        what: "casts the branches of a CASE, and of a UNION, to the type that they have in common",
         why_here: "before all that asks what type a column has",
         step: Step::Plan(|plan, _| case_type::agreed_in(plan)),
     },

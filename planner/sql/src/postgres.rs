@@ -2,4 +2,5 @@
 
 pub(crate) mod names;
 pub(crate) mod set_returning;
+pub(crate) mod subquery_order;
 pub(crate) mod unnest;

@@ -491,6 +491,9 @@ impl VisitorMut for Expressions<'_, '_> {
                 Ok(None) => {}
                 Err(error) => return ControlFlow::Break(Box::new(error)),
             }
+            if let Err(error) = self.resolver.stars(expr) {
+                return ControlFlow::Break(Box::new(error));
+            }
         }
         if let Expr::CompoundFieldAccess { root, access_chain } = expr
             && matches!(root.as_ref(), Expr::Identifier(_))

@@ -1,18 +1,19 @@
-//! The type of a CASE: that which its branches have in common. A quoted literal among them, and among the arguments of
+//! The type of a CASE, and of a column of a UNION: that which its branches have in common. A quoted literal among them, and among the arguments of
 //! coalesce and the like, has the type of the others.
 //!
-//! DataFusion casts the branches when a plan is analysed, and takes a CASE for the type of its first branch until then. What
-//! is decided by that type before — which operator is meant, how rows of a subquery are found — would be decided wrongly. (apache/datafusion#1609)
+//! DataFusion casts the branches when a plan is analysed, and takes a CASE or a UNION for the type of its first branch until then. What
+//! is decided by that type before — which operator is meant, how rows of a subquery are found, what type a client is told — would be decided wrongly. (apache/datafusion#1609)
 
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::expr_rewriter::{NamePreserver, coerce_plan_expr_for_schema};
 use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_expression;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, Projection, Subquery, Union, cast};
+use datafusion::optimizer::analyzer::type_coercion::coerce_union_schema;
 
 /// An expression whose CASEs have branches of one type.
 ///
@@ -131,8 +132,9 @@ fn typed_by_others(all: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
     Ok(changed)
 }
 
-/// A UNION in whose branches quoted literals have the type that other branches give to their columns.
-fn typed_branches(mut union: Union) -> Result<LogicalPlan> {
+/// A UNION in whose branches quoted literals have the type that other branches give to their columns, and each column has one type: that
+/// which the branches have in common.
+fn typed_branches(mut union: Union) -> Result<Transformed<LogicalPlan>> {
     let is_text = |data_type: &DataType| {
         matches!(
             data_type,
@@ -168,10 +170,25 @@ fn typed_branches(mut union: Union) -> Result<LogicalPlan> {
             }
         }
     }
-    Ok(LogicalPlan::Union(match changed {
-        true => Union::try_new_with_loose_types(union.inputs)?,
-        false => union,
-    }))
+    // Types that have nothing in common are refused elsewhere.
+    if let Ok(common) = coerce_union_schema(&union.inputs) {
+        let has_other_type = |branch: &Arc<LogicalPlan>| {
+            let mut pairs = branch.schema().fields().iter().zip(common.fields());
+            pairs.any(|(own, common)| own.data_type() != common.data_type())
+        };
+        if union.inputs.iter().any(has_other_type) {
+            let cast = |branch: Arc<LogicalPlan>| {
+                coerce_plan_expr_for_schema(Arc::unwrap_or_clone(branch), &common).map(Arc::new)
+            };
+            let inputs = union.inputs.into_iter().map(cast).collect::<Result<_>>()?;
+            let schema = Arc::new(common);
+            return Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })));
+        }
+    }
+    Ok(match changed {
+        true => Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?)),
+        false => Transformed::no(LogicalPlan::Union(union)),
+    })
 }
 
 /// A plan whose CASEs have branches of one type.
@@ -179,7 +196,11 @@ pub(crate) fn agreed_in(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut changed = false;
     plan.transform_up_with_subqueries(|node| {
         let node = match node {
-            LogicalPlan::Union(union) => typed_branches(union)?,
+            LogicalPlan::Union(union) => {
+                let typed = typed_branches(union)?;
+                changed |= typed.transformed;
+                typed.data
+            }
             other => other,
         };
         let names = NamePreserver::new(&node);

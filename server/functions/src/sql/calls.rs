@@ -6,11 +6,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_postgres::error::{SqlError, SqlResult};
 
-use crate::sql::named_arguments::{interval_of_parts, path_of_names};
+use crate::sql::named_arguments::{interval_of_parts, without_names};
 use crate::sql::rewrite::without_schema;
 use crate::sql::{hypothetical, json_aggregates, literals, set_returning};
 use crate::syntax::{self, call, number, text};
-use crate::{cast, jsonb, regex};
+use crate::{cast, identifiers, jsonb, regex};
 
 /// What a call becomes; `None`: it stays, under the name that it has here.
 ///
@@ -29,6 +29,24 @@ pub(super) fn rewritten(function: &mut Function) -> SqlResult<Option<Expr>> {
     match json_aggregates::rewritten(function)? {
         Some(aggregate) => Ok(Some(aggregate)),
         None => Ok(modulo(function).or_else(|| special_call(function))),
+    }
+}
+
+/// `jsonb_agg(t.*)` as `jsonb_agg(t)`, which is rewritten before names are looked up.
+pub(super) fn rows_by_name(function: &mut Function) {
+    const OF_JSON: [&str; 5] = ["json_agg", "jsonb_agg", "to_json", "to_jsonb", "row_to_json"];
+    if !syntax::name_of(function).is_some_and(|name| OF_JSON.contains(&name.as_str())) {
+        return;
+    }
+    if let FunctionArguments::List(list) = &mut function.args {
+        for argument in &mut list.args {
+            if let FunctionArg::Unnamed(argument) = argument
+                && let FunctionArgExpr::QualifiedWildcard(name) = argument
+                && let [ObjectNamePart::Identifier(relation)] = name.0.as_slice()
+            {
+                *argument = FunctionArgExpr::Expr(Expr::Identifier(relation.clone()));
+            }
+        }
     }
 }
 
@@ -102,9 +120,7 @@ fn special_call(function: &Function) -> Option<Expr> {
     {
         return Some(call);
     }
-    if millrace_parser::fold(name).starts_with("jsonb_path_")
-        && let Some(unnamed) = path_of_names(function)
-    {
+    if let Some(unnamed) = without_names(function, &millrace_parser::fold(name)) {
         return Some(special_call(&unnamed).unwrap_or(Expr::Function(unnamed)));
     }
     let arguments: Vec<Expr> = match &function.args {
@@ -134,6 +150,7 @@ fn special_call(function: &Function) -> Option<Expr> {
             "generate_series",
             vec![number("1".to_owned()), number("0".to_owned())],
         ),
+        ("parse_ident", _) => Some(call(identifiers::NAME, arguments)),
         ("string_to_table", 2 | 3) => rows_of("string_to_array", arguments),
         ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
         ("jsonb_path_query" | "jsonb_path_query_tz", 2..=4) => {

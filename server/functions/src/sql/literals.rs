@@ -12,7 +12,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 use millrace_postgres::types::parse::number::exact_digits;
 
-use super::quoted_arguments;
+use super::{quoted_arguments, times};
 use crate::{cast, syntax};
 
 /// What can be told of an expression's type without binding it.
@@ -56,6 +56,9 @@ const TYPED_ARGUMENTS: &[&str] = &[
 
 /// The expression, as a cast to the type.
 pub(super) fn typed(expr: Expr, name: &str) -> Expr {
+    if let Some(moment) = times::by_clock(&expr, name) {
+        return moment;
+    }
     syntax::call(cast::NAME, vec![expr, syntax::text(name)])
 }
 
@@ -278,7 +281,7 @@ fn unify(mut all: Vec<&mut Expr>, with_nulls: bool) {
     all.into_iter().for_each(narrow);
 }
 
-fn literal_text(expr: &Expr) -> Option<String> {
+pub(super) fn literal_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) => Some(text.clone()),
@@ -395,7 +398,7 @@ fn in_body(body: &mut SetExpr) {
             let mut branches = vec![];
             select_lists(left, &mut branches);
             select_lists(right, &mut branches);
-            let width = branches.iter().map(Vec::len).min().unwrap_or(0);
+            let width = branches.iter().map(Vec::len).max().unwrap_or(0);
             let mut columns: Vec<Vec<&mut Expr>> = (0..width).map(|_| vec![]).collect();
             let plain = branches.iter().all(|branch| branch.len() == width);
             for branch in branches {
@@ -403,9 +406,10 @@ fn in_body(body: &mut SetExpr) {
                     column.push(expr);
                 }
             }
-            if plain {
-                for column in columns {
-                    unify(column, false);
+            for column in columns {
+                match plain {
+                    true => unify(column, false),
+                    false => column.into_iter().for_each(narrow),
                 }
             }
         }
@@ -413,7 +417,7 @@ fn in_body(body: &mut SetExpr) {
     }
 }
 
-/// The select lists of the branches of a UNION; one with a wildcard is empty, so that nothing is told from it.
+/// The select lists of the branches of a UNION, and rows of VALUES; one with a wildcard is empty, so that nothing is told from it.
 fn select_lists<'a>(body: &'a mut SetExpr, into: &mut Vec<Vec<&'a mut Expr>>) {
     match body {
         SetExpr::SetOperation { left, right, .. } => {
@@ -433,6 +437,9 @@ fn select_lists<'a>(body: &'a mut SetExpr, into: &mut Vec<Vec<&'a mut Expr>>) {
                 }
             }
             into.push(list);
+        }
+        SetExpr::Values(values) => {
+            into.extend(values.rows.iter_mut().map(|row| row.content.iter_mut().collect()))
         }
         _ => into.push(vec![]),
     }

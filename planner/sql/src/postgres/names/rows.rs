@@ -3,16 +3,17 @@
 //!
 //! A row that an outer join has put there for none is NULL. It is known by all of its columns being NULL.
 
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Value,
+    ObjectName, Value,
 };
 
 use super::scope::{Found, Relation};
-use super::{Resolver, ident};
+use super::{Resolver, faulty, ident, idents};
 use crate::copies::original;
+use crate::error::Fault;
 use crate::template::call;
 
 /// The functions that take rows.
@@ -22,6 +23,68 @@ const MAKERS: [&str; 4] = ["jsonb_of", "to_jsonb", "jsonb_build_object", "jsonb_
 type Member = (String, Expr);
 
 impl Resolver<'_> {
+    /// What `t.*` is within an expression: the columns of `t` among those of a row, else its row, as `t` is.
+    ///
+    /// # Errors
+    /// The columns of the relation are not known.
+    pub(super) fn stars(&self, expr: &mut Expr) -> Result<()> {
+        match expr {
+            Expr::Function(function) => {
+                let is_row = matches!(
+                    function.name.to_string().to_lowercase().as_str(),
+                    "row" | "pg_row"
+                );
+                if let FunctionArguments::List(list) = &mut function.args {
+                    let mut arguments = Vec::with_capacity(list.args.len());
+                    for argument in std::mem::take(&mut list.args) {
+                        match &argument {
+                            FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) => {
+                                let columns = self.columns_of_star(name)?;
+                                let values = if is_row { columns } else { vec![row_name(name)] }.into_iter();
+                                arguments.extend(
+                                    values.map(|value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value))),
+                                );
+                            }
+                            _ => arguments.push(argument),
+                        }
+                    }
+                    list.args = arguments;
+                }
+            }
+            Expr::Tuple(members) => {
+                let mut values = Vec::with_capacity(members.len());
+                for member in std::mem::take(members) {
+                    match &member {
+                        Expr::QualifiedWildcard(name, _) => values.extend(self.columns_of_star(name)?),
+                        _ => values.push(member),
+                    }
+                }
+                *members = values;
+            }
+            Expr::QualifiedWildcard(name, _) => *expr = row_name(name),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The columns of the nearest relation of this name.
+    fn columns_of_star(&self, name: &ObjectName) -> Result<Vec<Expr>> {
+        let parts = idents(name).unwrap_or_default();
+        let mut relations = self.frames.iter().rev().flat_map(|frame| frame.relations());
+        let Some(relation) = relations.find(|relation| relation.is_called(&parts)) else {
+            return Err(faulty(
+                Fault::UndefinedTable,
+                format!("missing FROM-clause entry for table \"{name}\""),
+            ));
+        };
+        match self.members(relation) {
+            Some((members, _)) => Ok(members.into_iter().map(|(_, value)| value).collect()),
+            None => Err(DataFusionError::NotImplemented(format!(
+                "{name}.* within a row is not supported here: list its columns"
+            ))),
+        }
+    }
+
     /// Puts objects in the place of rows among the arguments of a function of JSON.
     ///
     /// # Errors
@@ -128,6 +191,15 @@ impl Resolver<'_> {
             Some(condition) => call("pg_cast", vec![null_if(condition, object), name("jsonb".into())]),
             None => object,
         })
+    }
+}
+
+/// The name of a relation as that of its row.
+fn row_name(name: &ObjectName) -> Expr {
+    match idents(name) {
+        Some(mut parts) if parts.len() == 1 => Expr::Identifier(parts.remove(0)),
+        Some(parts) => Expr::CompoundIdentifier(parts),
+        None => Expr::CompoundIdentifier(vec![]),
     }
 }
 

@@ -1,0 +1,526 @@
+//! Operands and clauses as PostgreSQL writes them, which sqlparser does not read.
+//!
+//! | written | in the AST |
+//! |---|---|
+//! | `mood 'happy'` | `'happy'::mood`, for types that have no keyword |
+//! | `U&'d!0061t' UESCAPE '!'` | the text that it stands for |
+//! | `int ARRAY`, `int ARRAY[4]` | `int[]` |
+//! | `t.* IS NULL`, `t.*::text`, `t.* = u.*` | `t IS NULL`, `t::text`, `t = u`: the row of `t` |
+//! | `f(a := 1)` | `f(a => 1)` |
+//! | `f(x, VARIADIC a)` | `f(x, "variadic"(a))`, see [`VARIADIC`] |
+//! | `ORDER BY x USING >` | `ORDER BY x DESC` |
+//! | `((SELECT 1) UNION SELECT 2)` | `(SELECT * FROM (SELECT 1) AS "operand" UNION SELECT 2)` |
+//! | `BEGIN DEFERRABLE` | `BEGIN`: only serializable transactions, which there are none of, can be deferred |
+//! | `CREATE RECURSIVE VIEW v (n) AS q` | `CREATE VIEW v (n) AS WITH RECURSIVE v (n) AS (q) SELECT * FROM v` |
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::{closing, is};
+use crate::ast::VARIADIC;
+use crate::error::Failure;
+use crate::tokens::{is_word, nesting, starts_with};
+
+type Tokens = Vec<TokenWithSpan>;
+
+/// Rewrites all of them.
+pub(super) fn respell(tokens: &mut Tokens) -> Result<(), Failure> {
+    let has = |tokens: &Tokens, word: &str| tokens.iter().any(|token| is_word(Some(token), word));
+    if has(tokens, "UESCAPE") {
+        escaped_by(tokens)?;
+    }
+    // The options of COPY are written so: DELIMITER 'x'.
+    if !starts_with(tokens, &["COPY"]) {
+        typed_literals(tokens);
+    }
+    if has(tokens, "ARRAY") {
+        array_types(tokens);
+    }
+    rows_of_stars(tokens);
+    for token in tokens.iter_mut() {
+        if token.token == Token::Assignment {
+            token.token = Token::RArrow;
+        }
+    }
+    if has(tokens, "VARIADIC") {
+        variadic_arguments(tokens);
+    }
+    if has(tokens, "USING") {
+        order_by_operator(tokens);
+    }
+    if ["UNION", "INTERSECT", "EXCEPT"]
+        .iter()
+        .any(|word| has(tokens, word))
+    {
+        parenthesised_operands(tokens);
+    }
+    if has(tokens, "DEFERRABLE") {
+        deferrable_transactions(tokens);
+    }
+    if has(tokens, "RECURSIVE") {
+        recursive_views(tokens);
+    }
+    Ok(())
+}
+
+fn like(token: Token, model: &TokenWithSpan) -> TokenWithSpan {
+    TokenWithSpan::new(token, model.span)
+}
+
+fn word(name: &str, model: &TokenWithSpan) -> TokenWithSpan {
+    like(Token::make_word(name, None), model)
+}
+
+/// Changes of the tokens, made in one go: a statement may have a million of them.
+#[derive(Default)]
+struct Edits(Vec<Edit>);
+
+struct Edit {
+    at: usize,
+    removed: usize,
+    put: Tokens,
+}
+
+impl Edits {
+    /// Puts tokens in the place of so many.
+    fn replace(&mut self, at: usize, removed: usize, put: Tokens) {
+        self.0.push(Edit { at, removed, put });
+    }
+
+    fn apply(mut self, tokens: &mut Tokens) {
+        if self.0.is_empty() {
+            return;
+        }
+        self.0.sort_by_key(|edit| edit.at);
+        let mut old = std::mem::take(tokens).into_iter().enumerate().peekable();
+        for edit in self.0 {
+            while let Some((_, token)) = old.next_if(|(at, _)| *at < edit.at) {
+                tokens.push(token);
+            }
+            tokens.extend(edit.put);
+            while old.next_if(|(at, _)| *at < edit.at + edit.removed).is_some() {}
+        }
+        tokens.extend(old.map(|(_, token)| token));
+    }
+}
+
+/// Where parentheses and brackets close.
+struct Ends {
+    /// For each token: where what it opens ends, or, of any other, where what is around it does.
+    of: Vec<Option<usize>>,
+}
+
+impl Ends {
+    fn of(tokens: &[TokenWithSpan]) -> Self {
+        let mut of = vec![None; tokens.len()];
+        let mut open: Vec<usize> = vec![];
+        let mut around: Vec<Option<usize>> = vec![None; tokens.len()];
+        for (at, token) in tokens.iter().enumerate() {
+            around[at] = open.last().copied();
+            match nesting(&token.token) {
+                1 => open.push(at),
+                -1 => {
+                    if let Some(begin) = open.pop() {
+                        of[begin] = Some(at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for at in 0..tokens.len() {
+            if of[at].is_none() {
+                of[at] = around[at].and_then(|begin| of[begin]);
+            }
+        }
+        Ends { of }
+    }
+
+    /// Where the parenthesis at `at` closes.
+    fn of_open(&self, at: usize) -> Option<usize> {
+        self.of.get(at).copied().flatten()
+    }
+
+    /// Where the parentheses around a token that opens none close.
+    fn around(&self, at: usize) -> Option<usize> {
+        self.of_open(at)
+    }
+}
+
+/// Whether an operand may begin behind this token.
+fn begins_operand(before: Option<&TokenWithSpan>) -> bool {
+    match before.map(|token| &token.token) {
+        None => false,
+        Some(Token::Word(word)) => matches!(
+            word.keyword,
+            Keyword::SELECT
+                | Keyword::DISTINCT
+                | Keyword::ALL
+                | Keyword::WHERE
+                | Keyword::HAVING
+                | Keyword::AND
+                | Keyword::OR
+                | Keyword::NOT
+                | Keyword::ON
+                | Keyword::BY
+                | Keyword::CASE
+                | Keyword::WHEN
+                | Keyword::THEN
+                | Keyword::ELSE
+                | Keyword::BETWEEN
+                | Keyword::LIKE
+                | Keyword::ILIKE
+                | Keyword::RETURNING
+                | Keyword::DEFAULT
+        ),
+        Some(
+            Token::LParen
+            | Token::LBracket
+            | Token::Comma
+            | Token::Eq
+            | Token::Neq
+            | Token::Lt
+            | Token::Gt
+            | Token::LtEq
+            | Token::GtEq
+            | Token::Plus
+            | Token::Minus
+            | Token::Mul
+            | Token::Div
+            | Token::Mod
+            | Token::StringConcat
+            | Token::RArrow
+            | Token::Arrow
+            | Token::AtArrow
+            | Token::ArrowAt,
+        ) => true,
+        Some(_) => false,
+    }
+}
+
+/// `t 'x'` of a type that sqlparser has no keyword for.
+fn typed_literals(tokens: &mut Tokens) {
+    const BEGIN: [&str; 7] = [
+        "SELECT",
+        "VALUES",
+        "WHERE",
+        "SET",
+        "RETURNING",
+        "DEFAULT",
+        "CHECK",
+    ];
+    let begins = |token: &TokenWithSpan| BEGIN.iter().any(|word| is_word(Some(token), word));
+    // Before the first expression there are options of the statement: EXPLAIN (DURATION '1 s').
+    let Some(first) = tokens.iter().position(begins) else {
+        return;
+    };
+    let mut edits = Edits::default();
+    for i in first + 1..tokens.len().saturating_sub(1) {
+        let is_type = match &tokens[i].token {
+            Token::Word(word) => {
+                let has_keyword = word.keyword != Keyword::NoKeyword && word.keyword != Keyword::NAME;
+                word.quote_style.is_some() || !has_keyword
+            }
+            _ => false,
+        };
+        if is_type
+            && begins_operand(tokens.get(i - 1))
+            && matches!(tokens[i + 1].token, Token::SingleQuotedString(_))
+        {
+            let cast = like(Token::DoubleColon, &tokens[i]);
+            edits.replace(i, 2, vec![tokens[i + 1].clone(), cast, tokens[i].clone()]);
+        }
+    }
+    edits.apply(tokens);
+}
+
+/// `U&'..' UESCAPE 'c'`: the tokenizer reads `U&'..'` with a backslash.
+fn escaped_by(tokens: &mut Tokens) -> Result<(), Failure> {
+    let mut edits = Edits::default();
+    for i in 1..tokens.len().saturating_sub(1) {
+        if is_word(tokens.get(i), "UESCAPE")
+            && let Token::UnicodeStringLiteral(text) = &tokens[i - 1].token
+            && let Token::SingleQuotedString(escape) = &tokens[i + 1].token
+        {
+            let mut characters = escape.chars();
+            let escape = match (characters.next(), characters.next()) {
+                (Some(escape), None) if !(escape.is_ascii_hexdigit() || "+'\" \t\n".contains(escape)) => {
+                    escape
+                }
+                _ => {
+                    let at = tokens[i + 1].span.start;
+                    return Err(Failure::invalid("invalid Unicode escape character", at));
+                }
+            };
+            let Some(read) = unescaped(text, escape) else {
+                let at = tokens[i - 1].span.start;
+                return Err(Failure::invalid("invalid Unicode escape", at));
+            };
+            let text = like(Token::SingleQuotedString(read), &tokens[i - 1]);
+            edits.replace(i - 1, 3, vec![text]);
+        }
+    }
+    edits.apply(tokens);
+    Ok(())
+}
+
+/// The text of `\0061`, `\+000061` and `\\` with another escape character; `None`: it stands for no character.
+fn unescaped(text: &str, escape: char) -> Option<String> {
+    let mut read = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut high: Option<u32> = None;
+    while let Some(at) = rest.find(escape) {
+        if high.is_some() && at > 0 {
+            return None;
+        }
+        read.push_str(&rest[..at]);
+        rest = &rest[at + escape.len_utf8()..];
+        if rest.starts_with(escape) {
+            read.push(escape);
+            rest = &rest[escape.len_utf8()..];
+            continue;
+        }
+        let (digits, length) = match rest.strip_prefix('+') {
+            Some(digits) => (digits.get(..6)?, 7),
+            None => (rest.get(..4)?, 4),
+        };
+        let mut code = u32::from_str_radix(digits, 16).ok()?;
+        rest = &rest[length..];
+        // Two halves of a pair make one character.
+        match (high.take(), code) {
+            (None, 0xD800..=0xDBFF) => {
+                high = Some(code);
+                continue;
+            }
+            (Some(first), 0xDC00..=0xDFFF) => code = 0x10000 + ((first - 0xD800) << 10) + (code - 0xDC00),
+            (Some(_), _) => return None,
+            (None, _) => {}
+        }
+        read.push(char::from_u32(code).filter(|character| *character != '\0')?);
+    }
+    if high.is_some() {
+        return None;
+    }
+    read.push_str(rest);
+    Some(read)
+}
+
+/// `int ARRAY[4]`: no type tells the size of its arrays.
+fn array_types(tokens: &mut Tokens) {
+    const TYPES: [&str; 22] = [
+        "INTEGER",
+        "INT",
+        "INT2",
+        "INT4",
+        "INT8",
+        "SMALLINT",
+        "BIGINT",
+        "REAL",
+        "PRECISION",
+        "FLOAT4",
+        "FLOAT8",
+        "NUMERIC",
+        "DECIMAL",
+        "TEXT",
+        "VARCHAR",
+        "BOOLEAN",
+        "BOOL",
+        "DATE",
+        "TIMESTAMP",
+        "TIMESTAMPTZ",
+        "UUID",
+        "JSONB",
+    ];
+    let ends = Ends::of(tokens);
+    let mut edits = Edits::default();
+    for i in 1..tokens.len() {
+        let of_type = TYPES.iter().any(|name| is_word(tokens.get(i - 1), name));
+        if of_type && is_word(tokens.get(i), "ARRAY") {
+            let size = match is(tokens.get(i + 1), &Token::LBracket) {
+                true => ends.of_open(i + 1).map_or(0, |end| end - i),
+                false => 0,
+            };
+            let brackets = [Token::LBracket, Token::RBracket].map(|token| like(token, &tokens[i]));
+            edits.replace(i, 1 + size, brackets.into());
+        }
+    }
+    edits.apply(tokens);
+}
+
+/// `t.*` as an operand: the row of `t`.
+fn rows_of_stars(tokens: &mut Tokens) {
+    let compares = |token: &Token| {
+        matches!(
+            token,
+            Token::Eq | Token::Neq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq
+        )
+    };
+    let mut edits = Edits::default();
+    for i in 1..tokens.len().saturating_sub(1) {
+        let is_star = tokens[i].token == Token::Period
+            && tokens[i + 1].token == Token::Mul
+            && matches!(tokens[i - 1].token, Token::Word(_));
+        if is_star {
+            let is_left = tokens.get(i + 2).is_some_and(|next| {
+                next.token == Token::DoubleColon || compares(&next.token) || is_word(Some(next), "IS")
+            });
+            let is_right = i >= 2 && compares(&tokens[i - 2].token);
+            if is_left || is_right {
+                edits.replace(i, 2, vec![]);
+            }
+        }
+    }
+    edits.apply(tokens);
+}
+
+/// `VARIADIC a`, the last argument.
+fn variadic_arguments(tokens: &mut Tokens) {
+    let ends = Ends::of(tokens);
+    let mut edits = Edits::default();
+    for i in 1..tokens.len().saturating_sub(1) {
+        let is_argument = is(tokens.get(i - 1), &Token::LParen) || is(tokens.get(i - 1), &Token::Comma);
+        if !(is_argument && is_word(tokens.get(i), "VARIADIC")) {
+            continue;
+        }
+        // In CREATE FUNCTION it is a mode of a parameter: a name and a type.
+        let is_parameter = matches!(
+            (&tokens[i + 1].token, tokens.get(i + 2).map(|token| &token.token)),
+            (Token::Word(_), Some(Token::Word(_)))
+        );
+        if let Some(end) = ends.around(i).filter(|end| *end > i + 1 && !is_parameter) {
+            let name = like(Token::make_word(VARIADIC, Some('"')), &tokens[i]);
+            edits.replace(i, 1, vec![name, like(Token::LParen, &tokens[i])]);
+            edits.replace(end, 0, vec![like(Token::RParen, &tokens[end])]);
+        }
+    }
+    edits.apply(tokens);
+}
+
+/// `x USING <` among what a query is ordered by.
+fn order_by_operator(tokens: &mut Tokens) {
+    let mut edits = Edits::default();
+    for i in 1..tokens.len().saturating_sub(1) {
+        let direction = match tokens[i + 1].token {
+            Token::Lt => "ASC",
+            Token::Gt => "DESC",
+            _ => continue,
+        };
+        let ends = match tokens.get(i + 2).map(|token| &token.token) {
+            None | Some(Token::Comma | Token::RParen | Token::SemiColon) => true,
+            Some(Token::Word(word)) => matches!(
+                word.keyword,
+                Keyword::NULLS | Keyword::LIMIT | Keyword::OFFSET | Keyword::FETCH | Keyword::FOR
+            ),
+            Some(_) => false,
+        };
+        if is_word(tokens.get(i), "USING") && ends {
+            edits.replace(i, 2, vec![word(direction, &tokens[i])]);
+        }
+    }
+    edits.apply(tokens);
+}
+
+/// `((SELECT 1) UNION SELECT 2)` where an expression may stand: sqlparser reads the first operand as a whole subquery.
+fn parenthesised_operands(tokens: &mut Tokens) {
+    let ends = Ends::of(tokens);
+    let mut edits = Edits::default();
+    for i in 1..tokens.len().saturating_sub(1) {
+        if tokens[i].token == Token::LParen
+            && tokens[i + 1].token == Token::LParen
+            && let Some(end) = ends.of_open(i + 1)
+            && ["UNION", "INTERSECT", "EXCEPT"]
+                .iter()
+                .any(|operator| is_word(tokens.get(end + 1), operator))
+            && begins_query(&tokens[i + 1..])
+        {
+            let model = &tokens[i + 1];
+            let select = vec![
+                word("SELECT", model),
+                like(Token::Mul, model),
+                word("FROM", model),
+            ];
+            edits.replace(i + 1, 0, select);
+            let name = vec![
+                word("AS", model),
+                like(Token::make_word("operand", Some('"')), model),
+            ];
+            edits.replace(end + 1, 0, name);
+        }
+    }
+    edits.apply(tokens);
+}
+
+/// Whether a query stands behind these parentheses.
+fn begins_query(tokens: &[TokenWithSpan]) -> bool {
+    let first = tokens.iter().find(|token| token.token != Token::LParen);
+    ["SELECT", "VALUES", "WITH"]
+        .iter()
+        .any(|word| is_word(first, word))
+}
+
+/// `[NOT] DEFERRABLE` of a transaction.
+fn deferrable_transactions(tokens: &mut Tokens) {
+    let is_transaction = starts_with(tokens, &["BEGIN"])
+        || starts_with(tokens, &["START", "TRANSACTION"])
+        || starts_with(tokens, &["SET", "TRANSACTION"])
+        || starts_with(tokens, &["SET", "SESSION", "CHARACTERISTICS"]);
+    if !is_transaction {
+        return;
+    }
+    let Some(at) = tokens.iter().position(|token| is_word(Some(token), "DEFERRABLE")) else {
+        return;
+    };
+    let mut from = at - usize::from(is_word(tokens.get(at - 1), "NOT"));
+    from -= usize::from(is(tokens.get(from - 1), &Token::Comma));
+    // SET TRANSACTION needs something to set.
+    let is_alone =
+        from + 1 + usize::from(at > from) >= tokens.len() && is_word(tokens.get(from - 1), "TRANSACTION");
+    match is_alone && is_word(tokens.first(), "SET") {
+        true => {
+            let model = tokens[at].clone();
+            let default = ["ISOLATION", "LEVEL", "READ", "COMMITTED"].map(|name| word(name, &model));
+            tokens.splice(from..=at, default);
+        }
+        false => {
+            tokens.drain(from..=at);
+        }
+    }
+}
+
+/// `CREATE [OR REPLACE] RECURSIVE VIEW v (..) AS q`.
+fn recursive_views(tokens: &mut Tokens) {
+    let at = match starts_with(tokens, &["CREATE", "OR", "REPLACE"]) {
+        true => 3,
+        false => 1,
+    };
+    let at = at + usize::from(is_word(tokens.get(at), "TEMP") || is_word(tokens.get(at), "TEMPORARY"));
+    if !(is_word(tokens.first(), "CREATE")
+        && starts_with(&tokens[at.min(tokens.len())..], &["RECURSIVE", "VIEW"]))
+    {
+        return;
+    }
+    let Some(columns) = tokens.iter().position(|token| token.token == Token::LParen) else {
+        return;
+    };
+    let Some(end) = closing(tokens, columns).filter(|end| is_word(tokens.get(end + 1), "AS")) else {
+        return;
+    };
+    let name = tokens[at + 2..columns].to_vec();
+    let Some(own) = name.last().cloned() else {
+        return;
+    };
+    let list = tokens[columns..=end].to_vec();
+    let model = own.clone();
+    let query = tokens.split_off(end + 2);
+    tokens.extend([word("WITH", &model), word("RECURSIVE", &model), own.clone()]);
+    tokens.extend(list);
+    tokens.extend([word("AS", &model), like(Token::LParen, &model)]);
+    tokens.extend(query);
+    tokens.extend([
+        like(Token::RParen, &model),
+        word("SELECT", &model),
+        like(Token::Mul, &model),
+        word("FROM", &model),
+        own,
+    ]);
+    tokens.remove(at);
+}
