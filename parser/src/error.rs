@@ -56,6 +56,15 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whether a token was not what may stand there.
+    pub(crate) fn is_of_syntax(&self) -> bool {
+        match self {
+            Failure::Parser(error) => !matches!(error, ParserError::RecursionLimitExceeded),
+            Failure::Unexpected { .. } => true,
+            Failure::Own { .. } => false,
+        }
+    }
+
     /// A wrong value or combination, with its place.
     pub(crate) fn invalid(message: impl Into<String>, at: Location) -> Self {
         Failure::Own {

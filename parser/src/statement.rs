@@ -16,6 +16,7 @@ mod job;
 mod merge;
 mod object;
 mod postgres;
+mod refused;
 mod role;
 mod secret;
 mod sequence;
@@ -41,7 +42,10 @@ use crate::source::Source;
 
 /// Parses one statement with nothing after it.
 pub(crate) fn parse_statement<'a>(source: &'a Source<'a>, tokens: Vec<TokenWithSpan>) -> Parse<Statement> {
-    statement_of(Reader::new(source, tokens))
+    statement_of(Reader::new(source, tokens)).map_err(|failure| match failure.is_of_syntax() {
+        true => refused::instead(source).unwrap_or(failure),
+        false => failure,
+    })
 }
 
 /// Parses what `reader` is at as one statement, up to its end.

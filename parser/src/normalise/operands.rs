@@ -10,6 +10,7 @@
 //! | `f(x, VARIADIC a)` | `f(x, "variadic"(a))`, see [`VARIADIC`] |
 //! | `ORDER BY x USING >` | `ORDER BY x DESC` |
 //! | `((SELECT 1) UNION SELECT 2)` | `(SELECT * FROM (SELECT 1) AS "operand" UNION SELECT 2)` |
+//! | `RANGE '1 day'::interval PRECEDING` | `RANGE INTERVAL '1 day' PRECEDING` |
 //! | `BEGIN DEFERRABLE` | `BEGIN`: only serializable transactions, which there are none of, can be deferred |
 //! | `CREATE RECURSIVE VIEW v (n) AS q` | `CREATE VIEW v (n) AS WITH RECURSIVE v (n) AS (q) SELECT * FROM v` |
 
@@ -53,6 +54,9 @@ pub(super) fn respell(tokens: &mut Tokens) -> Result<(), Failure> {
         .any(|word| has(tokens, word))
     {
         parenthesised_operands(tokens);
+    }
+    if has(tokens, "PRECEDING") || has(tokens, "FOLLOWING") {
+        interval_bounds(tokens);
     }
     if has(tokens, "DEFERRABLE") {
         deferrable_transactions(tokens);
@@ -455,6 +459,21 @@ fn begins_query(tokens: &[TokenWithSpan]) -> bool {
     ["SELECT", "VALUES", "WITH"]
         .iter()
         .any(|word| is_word(first, word))
+}
+
+/// `'1 day'::interval PRECEDING`: sqlparser reads no cast there.
+fn interval_bounds(tokens: &mut Tokens) {
+    let mut edits = Edits::default();
+    for i in 0..tokens.len().saturating_sub(3) {
+        let is_bound = matches!(tokens[i].token, Token::SingleQuotedString(_))
+            && tokens[i + 1].token == Token::DoubleColon
+            && is_word(tokens.get(i + 2), "INTERVAL")
+            && (is_word(tokens.get(i + 3), "PRECEDING") || is_word(tokens.get(i + 3), "FOLLOWING"));
+        if is_bound {
+            edits.replace(i, 3, vec![tokens[i + 2].clone(), tokens[i].clone()]);
+        }
+    }
+    edits.apply(tokens);
 }
 
 /// `[NOT] DEFERRABLE` of a transaction.

@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::binding::Binding;
-use crate::postgres::{names, set_returning, subquery_order};
+use crate::postgres::{names, outer_aggregate, read_once, set_returning, subquery_order};
 use crate::streaming::{may_fail, time_join, windows};
 use crate::workarounds::{
     aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, recursive_numbers,
@@ -47,6 +47,12 @@ pub const PASSES: &[Pass] = &[
         what: "puts the body of a function in the place of its call",
         why_here: "a body may hold anything that the passes behind rewrite",
         step: Step::Text(|statement, binding| sql_function::expand(statement, binding.catalog())),
+    },
+    Pass {
+        name: "queries that are run once",
+        what: "refuses a query of WITH that is named twice and whose functions give another value at each call",
+        why_here: "behind functions of SQL, whose bodies may have such; before any pass puts a query in several places",
+        step: Step::Text(|statement, _| read_once::check(statement)),
     },
     Pass {
         name: "joins in time",
@@ -144,6 +150,12 @@ pub const PASSES: &[Pass] = &[
         what: "refuses a plan that is deeper or larger than one may be",
         why_here: "first of the plan: only here it is known how much a name stands for, and all others recurse",
         step: Step::Plan(|plan, _| complexity::check_plan(&plan).map(|()| plan)),
+    },
+    Pass {
+        name: "aggregates of outer queries",
+        what: "refuses an aggregate in a subquery whose arguments are columns of an outer query alone",
+        why_here: "the plan is as it was bound: passes behind move columns from one query to another",
+        step: Step::Plan(|plan, _| outer_aggregate::check(&plan).map(|()| plan)),
     },
     Pass {
         name: "order of subqueries",

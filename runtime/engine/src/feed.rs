@@ -192,9 +192,11 @@ impl Feeds {
             && let Some(queue) = self.queues.get_mut(&pipeline)
         {
             queue.edit(|writes| {
-                for write in writes {
+                writes.retain_mut(|write| {
                     write.parts.retain(|part| part.relation != relation);
-                }
+                    // Nobody tells of it when it is durable, and those behind it would wait for that.
+                    !write.parts.is_empty()
+                });
             });
         }
     }
@@ -276,30 +278,39 @@ impl Feeds {
         self.queues.get_mut(&pipeline)?.writes.back_mut()
     }
 
-    /// The write is durable at this time; its parts end at these offsets. Returns the pipeline in whose queue it is now.
+    /// The write is durable at this time; `ends` has the offset at which its part of each relation ends. Returns the pipeline in whose
+    /// queue it is now; none: all of its relations have been dropped.
     pub fn acknowledge(
         &mut self,
-        relation: RelationId,
         sequence: u64,
-        ends: &[u64],
+        ends: &[(RelationId, u64)],
         at: u64,
     ) -> Option<PipelineId> {
-        let pipeline = self.pipeline_of(relation)?;
+        let pipeline = self.pipeline_of_any(ends.iter().map(|(relation, _)| *relation))?;
         let write = self.find(pipeline, sequence)?;
-        for (part, end) in write.parts.iter_mut().zip(ends) {
-            part.end = *end;
+        for part in &mut write.parts {
+            let end = ends.iter().find(|(relation, _)| *relation == part.relation);
+            part.end = end.map_or(part.end, |(_, end)| *end);
         }
         (write.is_durable, write.durable_at) = (true, Some(at));
         Some(pipeline)
     }
 
-    /// The write failed: it never was.
-    pub fn withdraw(&mut self, relation: RelationId, sequence: u64) {
-        if let Some(pipeline) = self.pipeline_of(relation)
-            && let Some(queue) = self.queues.get_mut(&pipeline)
-        {
-            queue.edit(|writes| writes.retain(|write| write.sequence != sequence));
-        }
+    /// The write to these relations failed: it never was. Returns the pipeline in whose queue it was.
+    pub fn withdraw(
+        &mut self,
+        sequence: u64,
+        relations: impl Iterator<Item = RelationId>,
+    ) -> Option<PipelineId> {
+        let pipeline = self.pipeline_of_any(relations)?;
+        let queue = self.queues.get_mut(&pipeline)?;
+        queue.edit(|writes| writes.retain(|write| write.sequence != sequence));
+        Some(pipeline)
+    }
+
+    /// The pipeline of the relations of a write, of which some may have been dropped since.
+    fn pipeline_of_any(&self, mut relations: impl Iterator<Item = RelationId>) -> Option<PipelineId> {
+        relations.find_map(|relation| self.pipeline_of(relation))
     }
 
     fn find(&mut self, pipeline: PipelineId, sequence: u64) -> Option<&mut Write> {

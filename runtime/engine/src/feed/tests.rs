@@ -113,7 +113,10 @@ fn the_queue_s_size_follows_whatever_becomes_of_it() {
     let failing = feeds.submit(PIPELINE, vec![part(&account, RELATION, 5)]);
     feeds.submit(PIPELINE, vec![part(&account, RELATION, 7)]);
     feeds.submit(other, vec![part(&account, dropped, 100)]);
-    feeds.withdraw(RELATION, failing);
+    assert_eq!(
+        feeds.withdraw(failing, [dropped, RELATION].into_iter().skip(1)),
+        Some(PIPELINE)
+    );
     assert_eq!(feeds.size(PIPELINE), size(1, 7));
     feeds.join(PIPELINE, other);
     assert_eq!(
@@ -121,6 +124,35 @@ fn the_queue_s_size_follows_whatever_becomes_of_it() {
         (size(2, 107), FeedSize::default())
     );
     feeds.detach(dropped);
-    assert_eq!(feeds.size(PIPELINE), size(2, 7));
+    assert_eq!(feeds.size(PIPELINE), size(1, 7));
     assert_eq!(memory.used(), 7 * 8);
+}
+
+/// A write that is on its way to the log when its relation is dropped holds up nobody behind it.
+#[test]
+fn a_write_to_what_was_dropped_meanwhile_is_not_waited_for() {
+    let memory = Memory::new(None, Resident::Unknown);
+    let account = memory.account(Holder::Relation(RELATION), "s");
+    let mut feeds = Feeds::default();
+    let dropped = RelationId(8);
+    feeds.attach(RELATION, PIPELINE);
+    feeds.attach(dropped, PIPELINE);
+    let alone = feeds.submit(PIPELINE, vec![part(&account, dropped, 5)]);
+    let of_both = [part(&account, dropped, 3), part(&account, RELATION, 4)];
+    let shared = feeds.submit(PIPELINE, of_both.into());
+    feeds.submit_durable(PIPELINE, vec![part(&account, RELATION, 7)]);
+    feeds.detach(dropped);
+    assert_eq!(feeds.acknowledge(alone, &[(dropped, 5)], 1), None);
+    let first = cut(&mut feeds, 1);
+    assert!(
+        first.changes.is_empty(),
+        "the one that is shared is not durable yet"
+    );
+    let ends = [(dropped, 8), (RELATION, 4)];
+    assert_eq!(feeds.acknowledge(shared, &ends, 2), Some(PIPELINE));
+    let second = cut(&mut feeds, 2);
+    let rows = second.changes[&RELATION].changes.iter().map(ChangeBatch::num_rows);
+    assert_eq!(rows.collect::<Vec<_>>(), [4, 7]);
+    assert!(!second.changes.contains_key(&dropped));
+    assert_eq!(feeds.size(PIPELINE), FeedSize::default());
 }

@@ -409,15 +409,11 @@ impl Engine {
         sequence: u64,
         outcome: Result<Vec<Appended>, millrace_storage::StorageError>,
     ) -> Result<WriteToken> {
-        let first = writes[0].0.id();
         let appended = match outcome {
             Ok(appended) => appended,
             Err(error) => {
-                let pipeline = {
-                    let mut feeds = self.writes.feeds.lock();
-                    feeds.withdraw(first, sequence);
-                    feeds.pipeline_of(first)
-                };
+                let relations = writes.iter().map(|(relation, _)| relation.id());
+                let pipeline = self.writes.feeds.lock().withdraw(sequence, relations);
                 // What was behind it in the queue may be cut now.
                 if let Some(pipeline) = pipeline {
                     self.workers.input_arrived(pipeline);
@@ -425,17 +421,18 @@ impl Engine {
                 return Err(error.into());
             }
         };
-        let ends: Vec<u64> = appended
-            .iter()
-            .map(|part| part.first_offset + part.rows)
+        let ends: Vec<(RelationId, u64)> = (writes.iter().zip(&appended))
+            .map(|((relation, _), part)| (relation.id(), part.first_offset + part.rows))
             .collect();
-        for ((relation, changes), end) in writes.iter().zip(&ends) {
+        let mut applied = Ok(());
+        for ((relation, changes), (_, end)) in writes.iter().zip(&ends) {
             if let Relation::Stream(stream) = relation.as_ref() {
                 stream.values.note(&changes.rows, 0..changes.rows.num_columns());
             }
             if let Relation::Table(table) = relation.as_ref() {
                 let low_water = self.versions.low_water(table.id, true);
-                table.rows.write().apply(changes, *end, low_water)?;
+                // It is durable all the same, and those behind it wait for that to be told.
+                applied = applied.and(table.rows.write().apply(changes, *end, low_water));
                 let measure = || table.rows.read().memory_bytes();
                 table.charge.moved(rows_bytes(&changes.rows), measure);
             }
@@ -443,7 +440,7 @@ impl Engine {
         let (now, bytes_max) = (self.workers.now(), self.machine.memory.cut_bytes_max());
         let arrived = {
             let mut feeds = self.writes.feeds.lock();
-            let pipeline = feeds.acknowledge(first, sequence, &ends, now);
+            let pipeline = feeds.acknowledge(sequence, &ends, now);
             pipeline.map(|pipeline| (pipeline, feeds.has_whole_cut(pipeline, bytes_max)))
         };
         if let Some((pipeline, is_whole)) = arrived {
@@ -452,13 +449,10 @@ impl Engine {
                 self.workers.hurry(pipeline);
             }
         }
+        applied?;
         let token = WriteToken {
             late: LateRows::default(),
-            ends: writes
-                .iter()
-                .map(|(relation, _)| relation.id())
-                .zip(ends)
-                .collect(),
+            ends: ends.into_iter().collect(),
         };
         self.writes.acknowledged.lock().merge(&token);
         Ok(token)

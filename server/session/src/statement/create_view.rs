@@ -38,9 +38,6 @@ pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlR
     if view.materialized {
         return Err(SqlError::internal("a materialized view reached CREATE VIEW"));
     }
-    if view.temporary {
-        return Err(SqlError::unsupported("temporary views are not supported"));
-    }
     refuse_options(&view.options)?;
     let columns: Vec<String> = view
         .columns
@@ -51,7 +48,12 @@ pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlR
     let mut query = QueryDef::new(view.query.to_string(), lasting_search_path(session), columns);
     let guard = session.ddl().await?;
     let scope = session.scope();
-    let (schema, name) = names::new_name(session, &scope, &view.name)?;
+    let path_scope = millrace_catalog::scope::Scope {
+        search_path: query.search_path.clone(),
+        ..scope.clone()
+    };
+    let reader = session.database().reader(&path_scope);
+    let (schema, name, is_own) = names::new_table_name(session, &scope, &view.name, view.temporary)?;
     let before = scope.catalog.relation(&scope.database, &schema, &name).cloned();
     let id = match &before {
         Some(_) if view.if_not_exists => {
@@ -76,16 +78,14 @@ pub async fn plain(session: &Arc<Session>, view: CreateView, text: &str) -> SqlR
             guard.next_id()?
         }
     };
-    let path_scope = millrace_catalog::scope::Scope {
-        search_path: query.search_path.clone(),
-        ..scope.clone()
-    };
-    let reader = session.database().reader(&path_scope);
     let plan = reader.bind_query_text(&query)?;
     check_columns((plan.schema().fields().iter()).map(|field| copies::original(field.name())))?;
     query = query.with_names(reader.names());
     let depends = query.depends();
-    refuse_temporary(&scope, &depends)?;
+    // What is temporary itself goes with its session, too.
+    if !is_own {
+        refuse_temporary(&scope, &depends)?;
+    }
     session.database().jobs().check_unlocked(&depends)?;
     if let Some(old) = &before {
         check_no_circle(&scope.catalog, old, &depends)?;
@@ -146,7 +146,8 @@ pub(super) fn refuse_temporary(scope: &Scope, depends: &[ObjectId]) -> SqlResult
             "a view over temporary table \"{}\" is not supported",
             table.name
         ))
-        .with_detail("The table goes with its session.")),
+        .with_detail("The table goes with its session.")
+        .with_hint("A view made by CREATE TEMPORARY VIEW goes with it, too.")),
     }
 }
 

@@ -1,0 +1,115 @@
+//! Statements and clauses of PostgreSQL's that are not there, and that sqlparser cannot read: they are refused by name, and not as
+//! faults of syntax.
+
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::error::Failure;
+use crate::source::Source;
+use crate::tokens::{is_word, nesting, starts_with, tokenize};
+
+/// How such statements begin.
+const STATEMENTS: [&[&str]; 32] = [
+    &["DO"],
+    &["CREATE", "RULE"],
+    &["CREATE", "OR", "REPLACE", "RULE"],
+    &["DROP", "RULE"],
+    &["ALTER", "RULE"],
+    &["CREATE", "PUBLICATION"],
+    &["ALTER", "PUBLICATION"],
+    &["DROP", "PUBLICATION"],
+    &["CREATE", "CONVERSION"],
+    &["CREATE", "STATISTICS"],
+    &["DROP", "STATISTICS"],
+    &["CREATE", "TEXT", "SEARCH"],
+    &["ALTER", "TEXT", "SEARCH"],
+    &["CREATE", "EVENT", "TRIGGER"],
+    &["CREATE", "LANGUAGE"],
+    &["CREATE", "CAST"],
+    &["CREATE", "TRANSFORM"],
+    &["CREATE", "ACCESS", "METHOD"],
+    &["CREATE", "FOREIGN"],
+    &["CREATE", "USER", "MAPPING"],
+    &["CREATE", "TABLESPACE"],
+    &["CREATE", "TRIGGER"],
+    &["CREATE", "CONSTRAINT", "TRIGGER"],
+    &["CREATE", "PROCEDURE"],
+    &["CREATE", "OPERATOR"],
+    &["IMPORT", "FOREIGN", "SCHEMA"],
+    &["SECURITY", "LABEL"],
+    &["CLUSTER"],
+    &["REINDEX"],
+    &["PREPARE", "TRANSACTION"],
+    &["COMMIT", "PREPARED"],
+    &["ROLLBACK", "PREPARED"],
+];
+
+/// Clauses: how their statements begin, and the words of the clause.
+const CLAUSES: [(&[&str], &[&str]); 17] = [
+    (&["CREATE", "TABLE"], &["PARTITION", "OF"]),
+    (&["CREATE", "TEMP", "TABLE"], &["PARTITION", "OF"]),
+    (&["CREATE", "TABLE"], &["EXCLUDE", "USING"]),
+    (&["ALTER", "TABLE"], &["ATTACH", "PARTITION"]),
+    (&["ALTER", "TABLE"], &["DETACH", "PARTITION"]),
+    (&["ALTER", "INDEX"], &["ATTACH", "PARTITION"]),
+    (&["ALTER", "TABLE"], &["INHERIT"]),
+    (&["ALTER", "TABLE"], &["VALIDATE", "CONSTRAINT"]),
+    (&["ALTER", "TABLE"], &["REPLICA", "IDENTITY"]),
+    (&["ALTER", "TABLE"], &["SET", "STATISTICS"]),
+    (&["ALTER", "TABLE"], &["SET", "STORAGE"]),
+    (&["ALTER", "TABLE"], &["SET", "LOGGED"]),
+    (&["ALTER", "TABLE"], &["SET", "UNLOGGED"]),
+    (&["CREATE", "VIEW"], &["CHECK", "OPTION"]),
+    (&["UPDATE"], &["CURRENT", "OF"]),
+    (&["DELETE"], &["CURRENT", "OF"]),
+    (&["SET", "CONSTRAINTS"], &["CONSTRAINTS"]),
+];
+
+/// What is said in the place of a fault; `None`: it is one.
+pub(super) fn instead(source: &Source<'_>) -> Option<Failure> {
+    let tokens = tokenize(source).ok()?;
+    let at = tokens.first()?.span.start;
+    if let Some(words) = STATEMENTS.iter().find(|words| starts_with(&tokens, words)) {
+        let message = format!("{} is not supported", words.join(" "));
+        return Some(Failure::unsupported(message, at, ""));
+    }
+    // An aggregate of JavaScript has a language.
+    if starts_with(&tokens, &["CREATE", "AGGREGATE"]) && has(&tokens, &["STYPE"], true).is_some() {
+        let hint = "CREATE AGGREGATE .. LANGUAGE javascript makes one.";
+        return Some(Failure::unsupported(
+            "CREATE AGGREGATE with SFUNC is not supported",
+            at,
+            hint,
+        ));
+    }
+    CLAUSES.iter().find_map(|(start, clause)| {
+        let within = clause[0] == "EXCLUDE";
+        let found = starts_with(&tokens, start)
+            .then(|| has(&tokens, clause, within))
+            .flatten()?;
+        let statement = start.join(" ");
+        let clause = if within { &clause[..1] } else { clause };
+        let message = match start.ends_with(clause) {
+            true => format!("{statement} is not supported: constraints are checked at once"),
+            false => format!("{} in {statement} is not supported", clause.join(" ")),
+        };
+        Some(Failure::unsupported(message, tokens[found].span.start, ""))
+    })
+}
+
+/// Where these words stand; `within`: in parentheses, too.
+fn has(tokens: &[TokenWithSpan], words: &[&str], within: bool) -> Option<usize> {
+    let mut depth = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        depth += nesting(&token.token);
+        let is_word_of_its_own =
+            !matches!(tokens.get(at.wrapping_sub(1)), Some(before) if before.token == Token::Period);
+        if (depth == 0 || within)
+            && is_word_of_its_own
+            && is_word(Some(token), words[0])
+            && starts_with(&tokens[at..], words)
+        {
+            return Some(at);
+        }
+    }
+    None
+}
