@@ -24,6 +24,23 @@ const { options } = await load("sql/complete.ts");
 const { cellText } = await load("text.ts");
 const { csv } = await load("sql/csv.ts");
 const { quoted, qualified } = await load("names.ts");
+const { judge } = await load("overview/judge.ts");
+
+test("a pipeline in which nothing happens although rows wait is behind", () => {
+  const idle = { kind: "materialized view", state: "running", rate: 0, rows_waiting: 0, freshness_us: 229_000, standsFor: 0, holdsSeconds: 0 };
+  const judged = (changed) => {
+    const node = { ...idle, ...changed };
+    judge(node);
+    return [node.status, node.why];
+  };
+  assert.deepEqual(judged({}), ["idle", undefined]);
+  assert.deepEqual(judged({ rows_waiting: 40, standsFor: 1 }), ["idle", undefined]);
+  const [status, why] = judged({ rows_waiting: 1_050_000, standsFor: 32 });
+  assert.equal(status, "behind");
+  assert.match(why, /rows wait, and no epoch has changed it for 32/);
+  // Its own target is more than that.
+  assert.equal(judged({ rows_waiting: 40, standsFor: 5, freshness_target_us: 10_000_000 })[0], "idle");
+});
 
 /** Numbers that look like chance, and are the same each time. */
 function chance(seed) {

@@ -42,6 +42,7 @@ function lateText(node: Node): string | undefined {
   const isOver = analysis?.head_room != null && analysis.head_room.rows_per_second <= analysis.rows_per_second;
   if ((node.underWay ?? 0) > most) return `its epoch has been under way for ${duration(Math.round(node.underWay ?? 0))}`;
   const waiting = node.rows_waiting ?? 0;
+  if (node.standsFor > most) return `${waiting === 1 ? "1 row waits" : `${short(waiting)} rows wait`}, and no epoch has changed it for ${duration(Math.round(node.standsFor))}`;
   if (waiting > 0 && (fresh > most || isOver)) return `${waiting === 1 ? "1 row waits for its" : `${short(waiting)} rows wait for their`} epoch; the last ones took ${duration(fresh)}`;
   return undefined;
 }

@@ -65,6 +65,8 @@ export interface Measured extends Relation {
   cores: number | undefined;
   /** For how long its epoch has been under way, if that is long enough to be seen (seconds). */
   underWay: number | undefined;
+  /** For how long rows have waited for it while no epoch has changed it and none is under way (seconds). */
+  standsFor: number;
   /** For how long a sink keeps rows by its own options (seconds). */
   holdsSeconds: number;
   job: Job | undefined;
@@ -118,6 +120,9 @@ export const history = new History();
 const AGE_SEEN = 1;
 /** How old the epochs under way were at the last look, by pipeline (seconds). */
 let ages = new Map<number, number>();
+/** Of views for which as many rows wait or more, and that nothing happens to: how many, what had changed of each, and since when that is
+ * so (seconds). */
+let standing = new Map<number, { waiting: number; changes: number; since: number }>();
 let known = "";
 let database = "";
 let dependencies: { relation: number; reads: number; what: string }[] = [];
@@ -158,6 +163,16 @@ export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
   await askHolds(shown, signal);
   const before = ages;
   ages = underWay;
+  const stood = standing;
+  standing = new Map();
+  for (const row of shown) {
+    const waiting = row.rows_waiting ?? 0;
+    if (waiting === 0 || (row.pipeline !== null && underWay.has(row.pipeline))) continue;
+    const last = stood.get(row.id);
+    const changes = row.changes ?? 0;
+    const stands = last?.changes === changes && waiting >= last.waiting;
+    standing.set(row.id, { waiting, changes, since: stands ? last.since : at });
+  }
   return shown.map((row): Measured => {
     const now = row.pipeline === null ? undefined : underWay.get(row.pipeline);
     const rate = history.count(`${row.id}.rate`, at, row.changes);
@@ -169,6 +184,7 @@ export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
       // The work of an epoch is counted when it is committed: it was done in all of its time.
       cores: busy === undefined || now ? undefined : busy / 1e6 / (1 + (before.get(row.pipeline ?? 0) ?? 0)),
       underWay: now,
+      standsFor: at - (standing.get(row.id)?.since ?? at),
       holdsSeconds: holds.get(row.id) ?? 0,
       job: jobs.find((job) => job.view === row.name || job.view === `${row.schema}.${row.name}`),
       errors: errors.find((entry) => entry.relation === row.id)?.expression_errors,
