@@ -40,6 +40,7 @@ use clap::Args;
 use millrace_console::flights::VIEWS;
 use millrace_wire::slot::signalled;
 use tokio::sync::watch;
+use tokio_postgres::error::SqlState;
 
 use self::frame::{TITLE, freshness, grouped, milliseconds};
 use self::pace::Rate;
@@ -113,6 +114,11 @@ pub enum DemoError {
         /// The flights that it contains.
         visible: u64,
     },
+    /// Somebody has dropped or altered what the demo made.
+    #[error(
+        "{0}: somebody else has changed the demo's tables or views, and it ends here; start it again for new ones"
+    )]
+    Changed(String),
     /// The server came back without what it had acknowledged, or with more.
     #[error(
         "{there} flights are there after the server was killed, and {acknowledged} were acknowledged: this is a bug"
@@ -142,6 +148,11 @@ pub enum DemoError {
 
 impl DemoError {
     fn sql(sql: &str, error: tokio_postgres::Error) -> Self {
+        let code = error.code();
+        if code == Some(&SqlState::UNDEFINED_TABLE) || code == Some(&SqlState::UNDEFINED_COLUMN) {
+            let message = error.as_db_error().map_or("", |refused| refused.message());
+            return DemoError::Changed(message.to_owned());
+        }
         let message = match error.as_db_error() {
             Some(refused) => format!("{} ({})", refused.message(), refused.code().code()),
             None => error.to_string(),

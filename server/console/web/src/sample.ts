@@ -36,10 +36,14 @@ const RELATIONS = { flights: "stream", airlines: "table", airports: "table", pla
 export const FLIGHTS = 27_004;
 
 /** How many flights were replayed, where the demo's relations are, and not all of them. */
-export function replayedSoFar(relations: { name: string; schema: string; kind: string; rows: number | null }[]): number | undefined {
+export function replayedSoFar(
+  relations: { name: string; schema: string; kind: string; rows: number | null; rate: number | undefined }[],
+): number | undefined {
   const found = Object.entries(RELATIONS).map(([name, kind]) => relations.find((one) => one.name === name && one.schema === "public" && one.kind === kind));
   const rows = found[0]?.rows;
-  return found.every((one) => one !== undefined) && rows != null && rows < FLIGHTS ? rows : undefined;
+  // While flights come in, somebody else is at it; at the first look that is not known.
+  const comeIn = found[0]?.rate === undefined || found[0].rate > 0;
+  return found.every((one) => one !== undefined) && rows != null && rows < FLIGHTS && !comeIn ? rows : undefined;
 }
 
 /** Asks a replay to end after its batch. */
