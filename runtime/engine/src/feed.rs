@@ -280,12 +280,7 @@ impl Feeds {
 
     /// The write is durable at this time; `ends` has the offset at which its part of each relation ends. Returns the pipeline in whose
     /// queue it is now; none: all of its relations have been dropped.
-    pub fn acknowledge(
-        &mut self,
-        sequence: u64,
-        ends: &[(RelationId, u64)],
-        at: u64,
-    ) -> Option<PipelineId> {
+    pub fn acknowledge(&mut self, sequence: u64, ends: &[(RelationId, u64)], at: u64) -> Option<PipelineId> {
         let pipeline = self.pipeline_of_any(ends.iter().map(|(relation, _)| *relation))?;
         let write = self.find(pipeline, sequence)?;
         for part in &mut write.parts {

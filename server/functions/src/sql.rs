@@ -45,7 +45,6 @@ mod rows_from;
 mod set_returning;
 pub mod sort_key;
 mod stored_texts;
-pub(crate) mod times;
 pub mod type_check;
 mod variadic;
 mod window_bounds;

@@ -75,6 +75,7 @@ fn faulty(Faulty { fault, message }: Faulty) -> SqlError {
         Fault::DatatypeMismatch => SqlState::DatatypeMismatch,
         Fault::DatetimeOverflow => SqlState::DatetimeFieldOverflow,
         Fault::UndefinedColumn => SqlState::UndefinedColumn,
+        Fault::UndefinedTable => SqlState::UndefinedTable,
         Fault::UndefinedFunction => SqlState::UndefinedFunction,
         Fault::TooComplex => SqlState::StatementTooComplex,
         Fault::LimitExceeded => SqlState::ProgramLimitExceeded,

@@ -20,7 +20,11 @@ pub fn tear(directory: &Path, random: &mut StdRng) -> Result<u64, Failure> {
     let mut torn = 0;
     let mut logs: Vec<PathBuf> = vec![];
     for entry in std::fs::read_dir(directory.join("log"))? {
-        logs.push(entry?.path());
+        let path = entry?.path();
+        // A file says how far they go.
+        if path.is_dir() {
+            logs.push(path);
+        }
     }
     logs.sort();
     for log in logs {

@@ -46,15 +46,17 @@ const NUMBERING: [&str; 7] = [
 /// The plan, in which whatever depends on the order of a subquery says so. `shows_rows`: the order of the result is seen, which is so
 /// of a query and not of a view.
 pub(crate) fn kept(plan: LogicalPlan, shows_rows: bool) -> Result<LogicalPlan> {
-    let mut has_subquery = false;
+    let mut has_order = false;
     plan.apply_with_subqueries(|node| {
-        has_subquery |= matches!(node, LogicalPlan::SubqueryAlias(_));
-        Ok(match has_subquery {
+        if let LogicalPlan::SubqueryAlias(alias) = node {
+            has_order |= is_sorted(&alias.input);
+        }
+        Ok(match has_order {
             true => TreeNodeRecursion::Stop,
             false => TreeNodeRecursion::Continue,
         })
     })?;
-    if !has_subquery {
+    if !has_order {
         return Ok(plan);
     }
     let mut carrier = Carrier {
@@ -67,7 +69,7 @@ pub(crate) fn kept(plan: LogicalPlan, shows_rows: bool) -> Result<LogicalPlan> {
         // Nobody depends on the order: no column is to be carried along for it.
         false => plan
             .transform_down_with_subqueries(|node| match node {
-                LogicalPlan::SubqueryAlias(alias) => {
+                LogicalPlan::SubqueryAlias(alias) if is_sorted(&alias.input) => {
                     let input = Arc::new(unsorted(Arc::unwrap_or_clone(alias.input))?);
                     let alias = SubqueryAlias::try_new(input, alias.alias)?;
                     Ok(Transformed::yes(LogicalPlan::SubqueryAlias(alias)))
@@ -75,6 +77,17 @@ pub(crate) fn kept(plan: LogicalPlan, shows_rows: bool) -> Result<LogicalPlan> {
                 other => Ok(Transformed::no(other)),
             })
             .map(|transformed| transformed.data),
+    }
+}
+
+/// Whether a subquery has an order of its own, or hands on that of another.
+fn is_sorted(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(_) => true,
+        LogicalPlan::Projection(projection) => is_sorted(&projection.input),
+        LogicalPlan::Filter(filter) => is_sorted(&filter.input),
+        LogicalPlan::Limit(limit) => is_sorted(&limit.input),
+        _ => false,
     }
 }
 

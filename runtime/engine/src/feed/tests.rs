@@ -151,7 +151,10 @@ fn a_write_to_what_was_dropped_meanwhile_is_not_waited_for() {
     let ends = [(dropped, 8), (RELATION, 4)];
     assert_eq!(feeds.acknowledge(shared, &ends, 2), Some(PIPELINE));
     let second = cut(&mut feeds, 2);
-    let rows = second.changes[&RELATION].changes.iter().map(ChangeBatch::num_rows);
+    let rows = second.changes[&RELATION]
+        .changes
+        .iter()
+        .map(ChangeBatch::num_rows);
     assert_eq!(rows.collect::<Vec<_>>(), [4, 7]);
     assert!(!second.changes.contains_key(&dropped));
     assert_eq!(feeds.size(PIPELINE), FeedSize::default());

@@ -6,11 +6,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_postgres::error::{SqlError, SqlResult};
 
-use crate::sql::named_arguments::{interval_of_parts, without_names};
+use crate::sql::named_arguments::{interval_of_parts, path_of_names};
 use crate::sql::rewrite::without_schema;
 use crate::sql::{hypothetical, json_aggregates, literals, set_returning};
 use crate::syntax::{self, call, number, text};
-use crate::{cast, identifiers, jsonb, regex};
+use crate::{cast, jsonb, regex};
 
 /// What a call becomes; `None`: it stays, under the name that it has here.
 ///
@@ -120,7 +120,9 @@ fn special_call(function: &Function) -> Option<Expr> {
     {
         return Some(call);
     }
-    if let Some(unnamed) = without_names(function, &millrace_parser::fold(name)) {
+    if millrace_parser::fold(name).starts_with("jsonb_path_")
+        && let Some(unnamed) = path_of_names(function)
+    {
         return Some(special_call(&unnamed).unwrap_or(Expr::Function(unnamed)));
     }
     let arguments: Vec<Expr> = match &function.args {
@@ -150,7 +152,6 @@ fn special_call(function: &Function) -> Option<Expr> {
             "generate_series",
             vec![number("1".to_owned()), number("0".to_owned())],
         ),
-        ("parse_ident", _) => Some(call(identifiers::NAME, arguments)),
         ("string_to_table", 2 | 3) => rows_of("string_to_array", arguments),
         ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
         ("jsonb_path_query" | "jsonb_path_query_tz", 2..=4) => {

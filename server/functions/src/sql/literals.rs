@@ -12,7 +12,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 use millrace_postgres::types::parse::number::exact_digits;
 
-use super::{quoted_arguments, times};
+use super::quoted_arguments;
 use crate::{cast, syntax};
 
 /// What can be told of an expression's type without binding it.
@@ -56,9 +56,6 @@ const TYPED_ARGUMENTS: &[&str] = &[
 
 /// The expression, as a cast to the type.
 pub(super) fn typed(expr: Expr, name: &str) -> Expr {
-    if let Some(moment) = times::by_clock(&expr, name) {
-        return moment;
-    }
     syntax::call(cast::NAME, vec![expr, syntax::text(name)])
 }
 
@@ -281,7 +278,7 @@ fn unify(mut all: Vec<&mut Expr>, with_nulls: bool) {
     all.into_iter().for_each(narrow);
 }
 
-pub(super) fn literal_text(expr: &Expr) -> Option<String> {
+fn literal_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) => Some(text.clone()),

@@ -20,8 +20,7 @@ use crate::arrays::members;
 use crate::sql::column_names::name_columns;
 use crate::sql::window_bounds::restore_bounds;
 use crate::sql::{
-    calls, literals, quantified, quoted_arguments, row_values, rows_from, set_returning, times, variadic,
-    with_ties,
+    calls, literals, quantified, quoted_arguments, row_values, rows_from, set_returning, variadic, with_ties,
 };
 use crate::syntax::{call, parsed_query, text};
 use crate::{arrays, cast, date_part, own, regex};
@@ -226,7 +225,7 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
             "timezone",
             vec![time_zone.as_ref().clone(), timestamp.as_ref().clone()],
         )),
-        Expr::Interval(interval) => times::interval_literal(interval)?,
+        Expr::Interval(interval) => interval_literal(interval),
         Expr::Extract {
             field, expr: inner, ..
         } => Some(call(
@@ -295,14 +294,8 @@ fn cast_to(inner: Expr, data_type: &DataType) -> SqlResult<Expr> {
     if matches!(bare, "text" | "name") || bare == "char" && name != "char" {
         return Ok(call(cast::NAME, vec![inner, text("text")]));
     }
-    if let Some(cut) = times::cast_to_fields(&inner, data_type)? {
-        return Ok(cut);
-    }
     let sql_type = types::from_sql(data_type)?;
     let name = types::sql_name(&sql_type.field("", true));
-    if let Some(moment) = times::by_clock(&inner, &name) {
-        return Ok(moment);
-    }
     let (inner, name) = literals::cast_of_literal(inner, &sql_type, &name);
     Ok(call(cast::NAME, vec![inner, text(&name)]))
 }
@@ -382,6 +375,36 @@ fn without_operator_schema(operator: &mut BinaryOperator) {
     }
 }
 
+/// `INTERVAL '1 day'`, `INTERVAL '1' DAY`: read by the input function of interval.
+fn interval_literal(interval: &ast::Interval) -> Option<Expr> {
+    let Expr::Value(value) = interval.value.as_ref() else {
+        return None;
+    };
+    let Value::SingleQuotedString(amount) = &value.value else {
+        return None;
+    };
+    let amount = match (&interval.leading_field, &interval.last_field) {
+        (Some(unit), None)
+            if amount
+                .trim()
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.')) =>
+        {
+            format!("{amount} {unit}")
+        }
+        _ => amount.clone(),
+    };
+    let digits = match interval.leading_field {
+        Some(ast::DateTimeField::Second) => interval.leading_precision,
+        _ => interval.fractional_seconds_precision,
+    };
+    let target = match digits {
+        Some(digits) => format!("interval({digits})"),
+        None => "interval".to_owned(),
+    };
+    Some(call(cast::NAME, vec![text(&amount), text(&target)]))
+}
+
 #[cfg(test)]
 mod tests {
 
@@ -407,7 +430,7 @@ mod tests {
     fn times_become_calls() {
         assert_eq!(
             rewritten_query("SELECT INTERVAL '1' DAY AS a, t AT TIME ZONE 'UTC' AS b, age(t) AS c"),
-            "SELECT pg_cast('1 day', 'interval') AS a, timezone('UTC', t) AS b, \
+            "SELECT pg_cast('1 DAY', 'interval') AS a, timezone('UTC', t) AS b, \
              age(pg_cast(current_date(), 'timestamp without time zone'), t) AS c"
         );
         let frame =
