@@ -243,16 +243,14 @@ async fn no_fault_is_mended() {
 /// apache/datafusion#1609.
 #[tokio::test]
 async fn a_case_has_the_type_of_its_first_branch() {
-    let sql = "SELECT CASE WHEN x > 1 THEN 1 ELSE 2.5 END FROM (VALUES (1)) AS t(x)";
-    let plan = context()
-        .await
-        .unwrap()
-        .state()
-        .create_logical_plan(sql)
-        .await
-        .unwrap();
-    assert_eq!(plan.schema().field(0).data_type(), &DataType::Int64);
-    assert_eq!(answer(sql).await.unwrap(), "2.5");
+    let case = "SELECT CASE WHEN x > 1 THEN 1 ELSE 2.5 END FROM (VALUES (1)) AS t(x)";
+    let union = "SELECT 1 UNION ALL SELECT 2.5 ORDER BY 1";
+    for (sql, rows) in [(case, "2.5"), (union, "1.0, 2.5")] {
+        let context = context().await.unwrap();
+        let plan = context.state().create_logical_plan(sql).await.unwrap();
+        assert_eq!(plan.schema().field(0).data_type(), &DataType::Int64, "{sql}");
+        assert_eq!(answer(sql).await.unwrap(), rows);
+    }
 }
 
 /// How often a physical expression is asked whether it may be NULL.

@@ -15,7 +15,6 @@ const LONGER: &[(&str, usize)] = &[
     ("server/functions/src/by_pattern.rs", 679),
     ("server/functions/src/jsonb.rs", 665),
     ("server/functions/src/regex/syntax.rs", 608),
-    ("storage/src/log/recovery.rs", 669),
 ];
 
 #[test]

@@ -52,10 +52,8 @@ fn ends(directory: &Path, found: &Heads, checked: &mut Checked) {
         }
     };
     for (id, durable) in durable {
-        let why = match found.get(&id) {
-            Some(head) if *head >= durable => continue,
-            Some(head) => format!("it ends at offset {head}, and was durable up to offset {durable}"),
-            None => format!("it is not there, and had rows up to offset {durable}"),
+        let Some(why) = heads::missing(found.get(&id).copied(), durable) else {
+            continue;
         };
         let log = directory.join(id.to_string());
         checked.findings.push(Finding::new(&log, 0, Severity::Lost, why));

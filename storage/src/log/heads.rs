@@ -49,6 +49,17 @@ pub(super) fn write(disk: &dyn Disk, directory: &Path, heads: &Heads) -> Result<
     disk::replace(disk, &path(directory), encode(heads).as_bytes()).map(|_| ())
 }
 
+/// What is wrong with a log that ends at `found`, none if it is not there, and was durable up to `durable`; `None`: nothing.
+pub(super) fn missing(found: Option<u64>, durable: u64) -> Option<String> {
+    match found {
+        Some(head) if head >= durable => None,
+        Some(head) => Some(format!(
+            "it ends at offset {head}, and was durable up to offset {durable}"
+        )),
+        None => Some(format!("it is not there, and had rows up to offset {durable}")),
+    }
+}
+
 fn encode(heads: &Heads) -> String {
     let mut text = format!("{FIRST_LINE}\n");
     for (relation, head) in heads {

@@ -13,6 +13,9 @@
 //! 4. A log with damage to what was durable is not opened; all of its files are left as they are, and the others are opened. Parts
 //!    of a write that they share with it are kept where the damaged log goes as far as that write: it was whole then.
 
+mod directories;
+mod short;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +30,7 @@ use crate::log::blocks::{BlockEntry, Index};
 use crate::log::file::ReadAhead;
 use crate::log::first::First;
 use crate::log::index::{self, SegmentIndex};
-use crate::log::relation::{Beginning, DROPPED_MARKER, RelationLog};
+use crate::log::relation::{Beginning, RelationLog};
 use crate::log::segment::{self, SegmentHeader};
 use crate::log::tail::{Tail, Trust};
 use crate::log::types::LogNote;
@@ -92,7 +95,7 @@ struct SplitWrite {
 
 /// Reads the logs below `directory` and repairs them.
 pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovered, StorageError> {
-    let (directories, dropped) = relation_directories(&**disk, directory)?;
+    let (directories, dropped) = directories::of_relations(&**disk, directory)?;
     let (mut scan, mut relations) = Scan::all(disk, &directories, true)?;
     if let Some((id, head)) = scan.missing(&relations) {
         tracing::warn!(
@@ -110,20 +113,9 @@ pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovere
         read => read?,
     };
     durable.retain(|id, _| !dropped.contains(id));
-    for (id, head) in &durable {
-        leave_out_short(&mut scan, &mut relations, directory, *id, *head, Scanned::head)?;
-    }
+    short::leave_out(&mut scan, &mut relations, directory, &durable, Scanned::head)?;
     drop_incomplete_writes(&mut relations, &scan);
-    for (id, head) in &durable {
-        leave_out_short(
-            &mut scan,
-            &mut relations,
-            directory,
-            *id,
-            *head,
-            Scanned::kept_head,
-        )?;
-    }
+    short::leave_out(&mut scan, &mut relations, directory, &durable, Scanned::kept_head)?;
     let damaged = scan.damaged.into_iter();
     let mut recovered = Recovered {
         relations: BTreeMap::new(),
@@ -141,75 +133,6 @@ pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>) -> Result<Recovere
     }
     recovered.notes = notes::newest(found);
     Ok(recovered)
-}
-
-/// Leaves out a log that ends before the offset up to which it was durable, or that is gone.
-fn leave_out_short(
-    scan: &mut Scan,
-    relations: &mut BTreeMap<u64, Scanned>,
-    logs: &Path,
-    id: u64,
-    durable: u64,
-    head: impl Fn(&Scanned) -> u64,
-) -> Result<(), StorageError> {
-    if scan.damaged.contains_key(&id) {
-        return Ok(());
-    }
-    let directory = logs.join(id.to_string());
-    match relations.get(&id).map(head) {
-        Some(head) if head >= durable => Ok(()),
-        Some(head) => {
-            relations.remove(&id);
-            let why = format!("it ends at offset {head}, and was durable up to offset {durable}");
-            let error = StorageError::corrupt(&directory, 0, why);
-            scan.leave_out(id, &directory, error)
-        }
-        // Whoever has dropped it does not ask for it.
-        None => {
-            let why = format!("it is not there, and had rows up to offset {durable}");
-            let log = DamagedLog {
-                error: StorageError::corrupt(&directory, 0, why),
-                last_write_id: None,
-            };
-            scan.damaged.insert(id, log);
-            Ok(())
-        }
-    }
-}
-
-/// The directories of relations; removes those that were being made or dropped.
-/// Those that are there, and those that were dropped.
-fn relation_directories(
-    disk: &dyn Disk,
-    directory: &Path,
-) -> Result<(BTreeMap<u64, PathBuf>, BTreeSet<u64>), StorageError> {
-    let (mut found, mut dropped) = (BTreeMap::new(), BTreeSet::new());
-    let listed = disk.list(directory);
-    for path in listed.map_err(|e| StorageError::io("list", directory, e))? {
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
-        if heads::is_file(&name) {
-            continue;
-        }
-        let is_directory = |path: &Path| match disk.list(path) {
-            Err(error) => error.kind() != std::io::ErrorKind::NotADirectory,
-            Ok(_) => true,
-        };
-        if !is_directory(&path) {
-            tracing::warn!(path = %path.display(), "a file among the logs of relations; ignored");
-        } else if name.ends_with(".creating") || disk.exists(&path.join(DROPPED_MARKER)) {
-            dropped.extend(name.parse::<u64>());
-            disk.remove_directory(&path)
-                .map_err(|e| StorageError::io("remove", &path, e))?;
-        } else if let Ok(id) = name.parse() {
-            found.insert(id, path);
-        } else {
-            tracing::warn!(path = %path.display(), "not the log of a relation; ignored");
-        }
-    }
-    Ok((found, dropped))
 }
 
 struct Scan {

@@ -391,7 +391,8 @@ impl LogStore {
             return;
         }
         let since = self.heads_written_ms.load(Ordering::Relaxed);
-        if now_ms.saturating_sub(since) >= HEADS_MS {
+        // A clock that was put back is no reason to wait.
+        if !(0..HEADS_MS).contains(&now_ms.saturating_sub(since)) {
             self.heads_written_ms.store(now_ms, Ordering::Relaxed);
             if let Err(error) = self.write_heads() {
                 tracing::warn!(%error, "how far the logs go could not be written down");

@@ -3,11 +3,12 @@
 //! DataFusion puts it in each place where it is named. That gives the same rows, unless the query has a function that gives another value
 //! at each call: then it is refused where it is named more than once.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{Cte, Expr, ObjectName, ObjectNamePart, Query, Statement, Visitor};
+use millrace_parser::fold;
 use millrace_parser::walk::{Walk, walk_expressions};
 
 /// Functions that give another value at each call.
@@ -35,26 +36,30 @@ impl Visitor for Queries {
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
         let tables = query.with.iter().flat_map(|with| &with.cte_tables);
-        let volatile = tables.filter(|table| is_volatile(table));
-        let mut named = Named(volatile.map(|table| (folded(&table.alias.name), 0)).collect());
-        if named.0.is_empty() {
+        let volatile: Vec<&Cte> = tables.filter(|table| is_volatile(table)).collect();
+        if volatile.is_empty() {
             return ControlFlow::Continue(());
         }
-        query.walk(&mut named)
-    }
-}
-
-fn folded(name: &datafusion::sql::sqlparser::ast::Ident) -> String {
-    match name.quote_style {
-        None => name.value.to_lowercase(),
-        Some(_) => name.value.clone(),
+        let mut everywhere = Named::default();
+        let _ = query.walk(&mut everywhere);
+        let again = volatile.into_iter().find(|table| {
+            // A recursive one names itself, and is run once all the same.
+            let mut within = Named::default();
+            let _ = table.query.walk(&mut within);
+            let name = fold(&table.alias.name);
+            everywhere.times(&name) > within.times(&name) + 1
+        });
+        match again {
+            Some(table) => ControlFlow::Break(fold(&table.alias.name)),
+            None => ControlFlow::Continue(()),
+        }
     }
 }
 
 fn is_volatile(table: &Cte) -> bool {
     let found = walk_expressions(table.query.as_ref(), |expr| match expr {
         Expr::Function(function) => match function.name.0.last() {
-            Some(ObjectNamePart::Identifier(name)) if VOLATILE.contains(&folded(name).as_str()) => {
+            Some(ObjectNamePart::Identifier(name)) if VOLATILE.contains(&fold(name).as_str()) => {
                 ControlFlow::Break(())
             }
             _ => ControlFlow::Continue(()),
@@ -65,20 +70,21 @@ fn is_volatile(table: &Cte) -> bool {
 }
 
 /// How often relations are named.
-struct Named(BTreeMap<String, usize>);
+#[derive(Default)]
+struct Named(HashMap<String, usize>);
+
+impl Named {
+    fn times(&self, name: &str) -> usize {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+}
 
 impl Visitor for Named {
-    type Break = String;
+    type Break = ();
 
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<Self::Break> {
         if let [ObjectNamePart::Identifier(name)] = relation.0.as_slice() {
-            let name = folded(name);
-            if let Some(times) = self.0.get_mut(&name) {
-                *times += 1;
-                if *times > 1 {
-                    return ControlFlow::Break(name);
-                }
-            }
+            *self.0.entry(fold(name)).or_default() += 1;
         }
         ControlFlow::Continue(())
     }
