@@ -11,6 +11,7 @@ use datafusion::logical_expr::{LogicalPlanBuilder, cast, col, lit};
 use datafusion::sql::sqlparser::ast::{self, Ident, TableAlias, TableAliasColumnDef};
 
 use crate::copies::copy;
+use crate::error::{Fault, Faulty};
 
 /// The plan of an UNNEST.
 ///
@@ -35,6 +36,9 @@ pub(crate) fn unnest(
     }
     let arrays = columns.len();
     let mut plan = LogicalPlanBuilder::empty(true).project(columns)?;
+    for field in plan.schema().fields() {
+        check_array(field.data_type())?;
+    }
     let mut unnested: Vec<String> = (0..arrays)
         .map(|position| format!("__unnest_{position}"))
         .collect();
@@ -58,6 +62,23 @@ pub(crate) fn unnest(
         plan,
         Some(named(alias, arrays, with_ordinality)),
     ))
+}
+
+/// Refuses what has no elements.
+fn check_array(data_type: &DataType) -> Result<()> {
+    match data_type {
+        DataType::List(_)
+        | DataType::LargeList(_)
+        | DataType::FixedSizeList(..)
+        | DataType::ListView(_)
+        | DataType::LargeListView(_)
+        | DataType::Null => Ok(()),
+        _ => Err(Faulty {
+            fault: Fault::UndefinedFunction,
+            message: "unnest() takes an array, and its argument is none".into(),
+        }
+        .into()),
+    }
 }
 
 /// The alias with a name for each column.
