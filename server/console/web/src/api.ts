@@ -2,11 +2,11 @@
 import { signal } from "@preact/signals";
 import { ResultReader, type Result, type SqlError } from "./result";
 
-/** What the server says of itself: it answers, it does not (yet), or it wants to know who asks. */
-export type Connection = "ok" | "starting" | "away" | "login";
+/** What the server says of itself: nothing so far, it answers, it does not (yet), or it wants to know who asks. */
+export type Connection = "unknown" | "ok" | "starting" | "away" | "login";
 
 /** How the last request went. */
-export const connection = signal<Connection>("ok");
+export const connection = signal<Connection>("unknown");
 /** Why, if it did not. */
 export const connectionDetail = signal("");
 /** Whoever logged in; `undefined`: nobody had to. */
@@ -31,7 +31,7 @@ export class NotLoggedIn extends Unreachable {
   }
 }
 
-/** What is called when the one who logs in is not the one who was there before. */
+/** What is called when the one who is there now is not the one who was there before. */
 const forgetting: (() => void)[] = [];
 
 /** Has something forgotten for somebody else. */
@@ -39,15 +39,65 @@ export function forgetForOthers(forget: () => void): void {
   forgetting.push(forget);
 }
 
+/** Where the browser keeps whose texts and history it has. */
+const OWNER = "millrace.owner";
+
+/** Whether what a storage of the browser keeps is of the one who is here. Nobody has to log in: it is of nobody. */
+export function isMine(storage: Storage): boolean {
+  return (storage.getItem(OWNER) ?? "") === (user.value ?? "");
+}
+
+/** Whether it is known who is here. */
+let isClaimed = false;
+
+/** Somebody is here; `undefined`: nobody had to log in. What was shown to somebody else, or kept of them, is forgotten. */
+function comes(who: string | undefined): void {
+  isClaimed = true;
+  let isOther = user.value !== undefined && user.value !== who;
+  try {
+    for (const storage of [localStorage, sessionStorage]) {
+      const owner = storage.getItem(OWNER) ?? "";
+      isOther ||= owner !== "" && owner !== (who ?? "");
+      if (who === undefined) storage.removeItem(OWNER);
+      else storage.setItem(OWNER, who);
+    }
+  } catch {
+    // This browser keeps nothing.
+  }
+  user.value = who;
+  if (isOther) for (const forget of forgetting) forget();
+}
+
 function headers(more: Record<string, string>): Record<string, string> {
   return authorization ? { ...more, Authorization: authorization } : more;
 }
 
-/** Sends a request; what it means for the connection is noted. */
-export async function request(
-  path: string,
-  init: { method?: string; headers?: Record<string, string>; body?: string; signal?: AbortSignal },
-): Promise<Response> {
+interface Sent {
+  method?: string;
+  headers?: Record<string, string>;
+  body?: string;
+  signal?: AbortSignal;
+}
+
+/** The first request: the others wait for what it says of the server. */
+let first: Promise<unknown> | undefined;
+
+/**
+ * Sends a request; what it means for the connection is noted. Where the server wants a login nothing is sent but that: it would be
+ * refused, and the server would have to take it for somebody who guesses.
+ */
+export async function request(path: string, init: Sent): Promise<Response> {
+  while (connection.value === "unknown" && first) await first;
+  if (connection.value === "login") throw new NotLoggedIn();
+  const answer = send(path, init);
+  if (connection.value !== "unknown") return answer;
+  const isAnswered = () => (first = undefined);
+  first = answer.then(isAnswered, isAnswered);
+  return answer;
+}
+
+/** Sends it, whatever is known of the connection. */
+async function send(path: string, init: Sent): Promise<Response> {
   const sent = authorization;
   let response: Response;
   try {
@@ -67,7 +117,9 @@ export async function request(
     connection.value = "starting";
     connectionDetail.value = body.error?.message ?? "";
   } else {
-    connection.value = "ok";
+    if (!isClaimed && sent === undefined) comes(undefined);
+    // Of a login it is told when it is known who that is.
+    if (isClaimed) connection.value = "ok";
   }
   return response;
 }
@@ -87,10 +139,10 @@ interface JsonResult {
 }
 
 /** Asks with statements, all in one request. `id`: by which they can be cancelled. */
-async function results(queries: string[], signal?: AbortSignal, id?: string): Promise<JsonResult[]> {
+async function results(queries: string[], signal?: AbortSignal, id?: string, ask = request): Promise<JsonResult[]> {
   const body = JSON.stringify({ queries: queries.map((query) => ({ query })) });
   const headers = id === undefined ? JSON_HEADERS : { ...JSON_HEADERS, "X-Query-Id": id };
-  const response = await request("/api/sql", { method: "POST", headers, body, signal });
+  const response = await ask("/api/sql", { method: "POST", headers, body, signal });
   const answer: { results?: JsonResult[]; error?: SqlError } = await response.json().catch(() => {
     throw new Unreachable("the answer is no JSON");
   });
@@ -266,10 +318,10 @@ export async function logIn(name: string, secret: string): Promise<boolean> {
   const before = authorization;
   authorization = name === "" ? `Bearer ${secret}` : `Basic ${base64(`${name}:${secret}`)}`;
   try {
-    const [who] = await select<{ who: string }>("SELECT current_user AS who");
-    const now = who?.who ?? name;
-    if (user.value !== undefined && user.value !== now) for (const forget of forgetting) forget();
-    user.value = now;
+    const [who] = await results(["SELECT current_user"], undefined, undefined, send);
+    const now = String(who?.rows?.[0]?.[0] ?? name);
+    comes(now);
+    connection.value = "ok";
     return true;
   } catch (error) {
     authorization = before;
@@ -280,6 +332,6 @@ export async function logIn(name: string, secret: string): Promise<boolean> {
 
 /** Forgets who one was, and everything that was shown or kept for them. */
 export function logOut(): void {
-  for (const forget of forgetting) forget();
+  comes(undefined);
   location.reload();
 }

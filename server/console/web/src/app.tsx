@@ -24,6 +24,8 @@ const RETRY_MS = 1000;
 export function App() {
   const { page } = route.value;
   const state = connection.value;
+  /** Before it is known who is here, nothing is shown and nothing else is asked. */
+  const isKnown = state !== "unknown" && (state !== "login" || user.value !== undefined);
   useEffect(() => {
     // Alt with a digit leads to a page, from anywhere.
     const pressed = (event: KeyboardEvent) => {
@@ -68,15 +70,17 @@ export function App() {
         </button>
       </header>
       {state === "login" && <Login />}
-      <main id="main" tabIndex={-1} class={state === "ok" || state === "login" ? "" : "dimmed"} inert={state === "login"}>
+      <main id="main" tabIndex={-1} class={state === "away" || state === "starting" ? "dimmed" : ""} inert={state === "login"}>
         <h1 class="sr">{PAGES.find((entry) => entry.page === page)?.name}</h1>
         {/* For somebody else everything is asked anew. */}
-        <Fragment key={user.value ?? ""}>
-          {page === "overview" && <OverviewPage />}
-          {page === "sql" && <SqlPage />}
-          {page === "time" && <TimePage />}
-          {page === "room" && <RoomPage />}
-        </Fragment>
+        {isKnown && (
+          <Fragment key={user.value ?? ""}>
+            {page === "overview" && <OverviewPage />}
+            {page === "sql" && <SqlPage />}
+            {page === "time" && <TimePage />}
+            {page === "room" && <RoomPage />}
+          </Fragment>
+        )}
       </main>
       <Footer />
       <TipLayer />
@@ -86,13 +90,15 @@ export function App() {
 
 function Footer() {
   const [version, setVersion] = useState("");
-  const isConnected = connection.value === "ok";
+  const state = connection.value;
+  // Of the requests it is the first: its answer tells whether the server wants a login.
+  const mayAsk = state === "ok" || state === "unknown";
   useEffect(() => {
-    if (!isConnected) return;
+    if (!mayAsk) return;
     select<{ version: string }>("SELECT version() AS version")
       .then(([row]) => setVersion(row?.version ?? ""))
       .catch(() => {});
-  }, [isConnected]);
+  }, [mayAsk]);
   return (
     <footer class="foot quiet">
       <span>{version}</span>
@@ -111,7 +117,7 @@ function Pulse() {
     }, RETRY_MS);
     return () => clearInterval(timer);
   }, [state]);
-  const text = { ok: "connected", starting: "the server starts", away: "the server is away; trying again", login: "log in" }[state];
+  const text = { unknown: "asking the server", ok: "connected", starting: "the server starts", away: "the server is away; trying again", login: "log in" }[state];
   return (
     <span class={`pulse ${state}`} role="status" data-tip={connectionDetail.value || undefined}>
       <i /> <span>{text}</span>

@@ -1,6 +1,7 @@
 // Drives the real server with a real browser: `node test/run.mjs [name ..]`. Pictures of the pages go to target/console.
 //
-// MILLRACE_BIN: the binary, target/debug/millrace if it is not said.  MILLRACE_CHROMIUM: the browser.
+// MILLRACE_BIN: the binary, target/debug/millrace if it is not said.  MILLRACE_CHROMIUM: the browser.  MILLRACE_DIST: what was built into
+// ../dist is shown, and not what the binary has: nothing but the page was changed.
 import { existsSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -117,6 +118,9 @@ for (const test of [...TESTS, ...OVERVIEW, ...SQL, ...WHOLE]) {
   const begun = performance.now();
   const server = await Server.start(binary, test.environment);
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
+  if (process.env.MILLRACE_DIST) {
+    for (const file of ["app.js", "app.css"]) await context.route(`**/console/${file}`, (route) => route.fulfill({ path: join(root, "server/console/dist", file) }));
+  }
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);
   const visit = new Visit(page, server);

@@ -9,7 +9,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 
 /** A module of the page, as node can load it. */
 async function load(path) {
-  const { outputFiles } = await build({ entryPoints: [join(here, "../src", path)], bundle: true, format: "esm", write: false });
+  const { outputFiles } = await build({ entryPoints: [join(here, "../src", path)], bundle: true, format: "esm", write: false, jsx: "automatic", jsxImportSource: "preact" });
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
 }
 
@@ -22,7 +22,9 @@ const { rowNames } = await load("sql/track.ts");
 const { points } = await load("sql/points.ts");
 const { options } = await load("sql/complete.ts");
 const { cellText } = await load("text.ts");
-const { csv } = await load("sql/csv.ts");
+const { arrayText, csv } = await load("sql/csv.ts");
+const { layout } = await load("overview/layout.ts");
+const { longest } = await load("parts/grid.tsx");
 const { quoted, qualified } = await load("names.ts");
 const { judge } = await load("overview/judge.ts");
 
@@ -198,8 +200,55 @@ test("names and files are quoted where they must be", () => {
   assert.deepEqual(["orders", "Orders", 'a"b', "orders$late"].map(quoted), ["orders", '"Orders"', '"a""b"', '"orders$late"']);
   assert.deepEqual(["order", "user", "select", "stream"].map(quoted), ['"order"', '"user"', '"select"', "stream"]);
   assert.equal(qualified({ schema: "s", name: "t" }), "s.t");
-  const result = { columns: [{ name: "a" }, { name: "b" }], rows: [["1", null], ["", 'x "y"']] };
+  const result = { columns: [{ name: "a", type: "int4" }, { name: "b", type: "text" }], rows: [["1", null], ["", 'x "y"']] };
   assert.equal(csv(result), 'a,b\n1,\n"","x ""y"""\n');
+});
+
+test("arrays are written as COPY reads them", () => {
+  assert.equal(arrayText("[1, 9223372036854775807,null]", "int8"), "{1,9223372036854775807,NULL}");
+  assert.equal(arrayText('["a b","","NULL","q\\"\\\\",null,"ä"]', "text"), String.raw`{"a b","","NULL","q\"\\",NULL,ä}`);
+  assert.equal(arrayText('[["1","2"],[]]', "numeric"), "{{1,2},{}}");
+  assert.equal(arrayText('[{"k":[1,"]"]},[1],"t",null]', "jsonb"), String.raw`{"{\"k\":[1,\"]\"]}",[1],"\"t\"",NULL}`);
+  assert.equal(arrayText("[]", "int4"), "{}");
+  assert.equal(csv({ columns: [{ name: "l", type: "_int4" }, { name: "j", type: "jsonb" }], rows: [["[1,2]", "[1,2]"]] }), 'l,j\n"{1,2}","[1,2]"\n');
+});
+
+test("columns are as wide as their widest value, and do not become narrower", () => {
+  const columns = [{ name: "i", type: "int4" }];
+  const rows = Array.from({ length: 10_000 }, (_, at) => [String(1 + at)]);
+  const first = longest(undefined, columns, rows.slice(0, 200), true);
+  assert.deepEqual(first.letters, [3]);
+  const all = longest(first, columns, rows, true);
+  assert.deepEqual(all.letters, [5]);
+  assert.deepEqual(longest(all, columns, [["7"]], true).letters, [5]);
+  // Rows that change are looked at again, whatever is the last one.
+  const last = ["2"];
+  const live = longest(undefined, columns, [["1"], last], false);
+  assert.deepEqual(longest(live, columns, [["1000000"], last], false).letters, [7]);
+  assert.deepEqual(longest(all, [{ name: "other", type: "text" }], [["7"]], true).letters, [6]);
+});
+
+test("many relations are laid out in a place of about the form of a window", () => {
+  const node = (key) => ({ key, kind: "materialized view" });
+  const overlapping = ({ places }) => {
+    const all = [...places.values()];
+    return all.filter((one, at) => all.some((other, place) => place < at && Math.abs(one.x - other.x) < 224 && Math.abs(one.y - other.y) < 112)).length;
+  };
+  // Over one stream, and a view over one of them.
+  const views = Array.from({ length: 200 }, (_, at) => `v${at}`);
+  const nodes = ["s", ...views, "last"].map(node);
+  const edges = [...views.map((to) => ({ from: "s", to })), { from: "v0", to: "last" }];
+  const wide = layout(nodes, edges, "LR", 1300);
+  assert.equal(overlapping(wide), 0);
+  assert.ok(wide.width < 4 * wide.height && wide.height < 4 * wide.width, `${wide.width} x ${wide.height}`);
+  assert.ok(wide.places.get("last").x > Math.max(...views.map((key) => wide.places.get(key).x)));
+  const narrow = layout(nodes, edges, "TB", 400);
+  assert.equal(overlapping(narrow), 0);
+  assert.ok(narrow.width <= 400, `${narrow.width}`);
+  // Each by itself: beside each other, as far as there is room.
+  const apart = layout(views.map(node), [], "LR", 1300);
+  assert.equal(overlapping(apart), 0);
+  assert.ok(apart.width <= 1300 && apart.height < 50 * 140, `${apart.width} x ${apart.height}`);
 });
 
 test("a text is cut into its statements", () => {

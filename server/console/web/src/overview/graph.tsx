@@ -1,5 +1,5 @@
 // The graph: what feeds what. Nodes are buttons; arrows lead along the edges.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { bytes, plural, short } from "../format";
 import { Icon } from "../parts/icon";
 import { Sparkline } from "../parts/sparkline";
@@ -21,21 +21,25 @@ export function Graph(props: { overview: Overview; selected: string | undefined;
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   /** What was chosen; else as much as can be read is seen. */
-  const [chosen, choose] = useState<number | undefined>();
-  useEffect(() => {
+  const [chosen, choose] = useState<number | "all" | undefined>();
+  // Before anything is drawn: what it is laid out for is not to change then.
+  useLayoutEffect(() => {
     const element = box.current;
     if (!element) return;
+    setWidth(element.clientWidth);
     const observer = new ResizeObserver(() => setWidth(element.clientWidth));
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
   const direction: Direction = width > 0 && width < 640 ? "TB" : "LR";
   const shape = `${direction} ${nodes.map((node) => node.key).join()} ${edges.map(edgeKey).join()}`;
-  const found = useMemo(() => layout(nodes, edges, direction), [shape]);
+  // What has room at the smallest size at which it can be read; in steps, so that it is not laid out anew for each pixel.
+  const room = Math.floor(width / SCALE_MIN / 100) * 100;
+  const found = useMemo(() => layout(nodes, edges, direction, room), [shape, room]);
   const readable = width === 0 ? 1 : Math.max(SCALE_MIN, Math.min(1, width / found.width));
-  const scale = chosen ?? readable;
   const isLarge = width > 0 && (found.width * readable > width + 1 || found.height * readable > innerHeight);
   const all = Math.max(SCALE_LEAST, Math.min(1, width / found.width, (innerHeight * WHOLE_SHARE) / found.height));
+  const scale = chosen === "all" ? all : (chosen ?? readable);
   useEffect(() => {
     if (props.selected) reveal(box.current, props.selected);
   }, [props.selected, shape, width > 0]);
@@ -49,7 +53,7 @@ export function Graph(props: { overview: Overview; selected: string | undefined;
     <>
       {(isLarge || chosen !== undefined) && (
         <p class="zoom">
-          <button class="small" aria-pressed={chosen === all} onClick={() => choose(all)}>
+          <button class="small" aria-pressed={chosen === "all"} onClick={() => choose("all")}>
             All of it
           </button>
           <button class="small" aria-pressed={chosen === undefined} onClick={() => choose(undefined)}>
@@ -70,7 +74,7 @@ export function Graph(props: { overview: Overview; selected: string | undefined;
             class="graph-inner"
             style={{ width: `${found.width}px`, height: `${found.height}px`, transform: scale === 1 ? "none" : `scale(${scale})` }}
           >
-            <Edges edges={edges} paths={found.paths} width={found.width} height={found.height} />
+            <Edges edges={edges} paths={found.paths} width={found.width} height={found.height} selected={props.selected} />
             {nodes.map((node) => (
               <NodeCard
                 key={node.key}
@@ -126,9 +130,12 @@ function neighbour(
   return order[order.findIndex((entry) => entry.key === from) + across]?.key;
 }
 
-function Edges(props: { edges: Edge[]; paths: Map<string, { path: string; x: number; y: number }>; width: number; height: number }) {
+/** With more edges than this they are faint, but for those of the node that is shown. */
+const EDGES_FAINT = 60;
+
+function Edges(props: { edges: Edge[]; paths: Map<string, { path: string; x: number; y: number }>; width: number; height: number; selected: string | undefined }) {
   return (
-    <svg class="edges" width={props.width} height={props.height} aria-hidden="true">
+    <svg class={`edges ${props.edges.length > EDGES_FAINT ? "faint" : ""}`} width={props.width} height={props.height} aria-hidden="true">
       <defs>
         <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" orient="auto" markerUnits="userSpaceOnUse">
           <path d="M0,0.500 L8,4 L0,7.500 z" />
@@ -139,7 +146,7 @@ function Edges(props: { edges: Edge[]; paths: Map<string, { path: string; x: num
         if (!place) return null;
         const flow = edge.rate ?? 0;
         return (
-          <g key={edgeKey(edge)} class={flow > 0 ? "edge flowing" : "edge"}>
+          <g key={edgeKey(edge)} class={`edge ${flow > 0 ? "flowing" : ""} ${edge.from === props.selected || edge.to === props.selected ? "chosen" : ""}`}>
             <path d={place.path} style={{ strokeWidth: `${1.2 + Math.min(3, Math.log10(1 + flow) * 0.6)}px` }} marker-end="url(#arrow)" />
             {(flow > 0 || edge.what) && (
               <text x={place.x} y={place.y - 6} data-tip={edge.what ? `Only the ${edge.what} flow here: rows a second.` : "Rows a second that flow here."}>

@@ -33,9 +33,67 @@ export function edgeKey(edge: Edge): string {
   return `${edge.from}>${edge.to}`;
 }
 
-export function layout(nodes: Node[], edges: Edge[], direction: Direction): Layout {
+/** Between nodes of a rank, and between parts of the graph. */
+const GAP = 22;
+const MARGIN = 12;
+/** More nodes of one rank than this are laid in several columns (or, from top to bottom, rows), or the graph would be all height. */
+const RANK_MAX: Record<Direction, number> = { LR: 12, TB: 6 };
+/** How much wider than high such a block is. */
+const BLOCK = 1.6;
+
+/** Lays out the graph for so many pixels of width: what is connected by itself, one part beside the other and one row below the other. */
+export function layout(nodes: Node[], edges: Edge[], direction: Direction, room: number): Layout {
+  const parts = connected(nodes, edges).map((part) => arranged(part.nodes, part.edges, direction, room));
+  const most = Math.max(room, ...parts.map((part) => part.width + 2 * MARGIN));
+  const all: Layout = { width: 0, height: 0, places: new Map(), paths: new Map() };
+  let [x, y, rowHeight] = [MARGIN, MARGIN, 0];
+  for (const part of parts) {
+    if (x > MARGIN && x + part.width + MARGIN > most) [x, y, rowHeight] = [MARGIN, y + rowHeight + GAP, 0];
+    for (const [key, place] of part.places) all.places.set(key, { x: x + place.x, y: y + place.y });
+    for (const [key, line] of part.lines) {
+      const points = line.map((point) => ({ x: x + point.x, y: y + point.y }));
+      const [one, other] = points.slice(-2) as [Point, Point];
+      all.paths.set(key, { path: curve(points, direction), x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 });
+    }
+    rowHeight = Math.max(rowHeight, part.height);
+    all.width = Math.max(all.width, x + part.width + MARGIN);
+    all.height = Math.max(all.height, y + part.height + MARGIN);
+    x += part.width + 2 * GAP;
+  }
+  return { ...all, width: Math.ceil(all.width), height: Math.ceil(all.height) };
+}
+
+/** The parts of the graph between which there is no edge, in the order of their first nodes. */
+function connected(nodes: Node[], edges: Edge[]): { nodes: Node[]; edges: Edge[] }[] {
+  const of = new Map<string, string>(nodes.map((node) => [node.key, node.key]));
+  const first = (key: string): string => {
+    let at = key;
+    for (let next = of.get(at); next !== undefined && next !== at; next = of.get(at)) at = next;
+    of.set(key, at);
+    return at;
+  };
+  for (const edge of edges) of.set(first(edge.to), first(edge.from));
+  const parts = new Map<string, { nodes: Node[]; edges: Edge[] }>();
+  for (const node of nodes) {
+    const part = parts.get(first(node.key)) ?? { nodes: [], edges: [] };
+    part.nodes.push(node);
+    parts.set(first(node.key), part);
+  }
+  for (const edge of edges) parts.get(first(edge.from))?.edges.push(edge);
+  return [...parts.values()];
+}
+
+/** A part that is laid out, from 0 on. */
+interface Part {
+  width: number;
+  height: number;
+  places: Map<string, Point>;
+  lines: Map<string, Point[]>;
+}
+
+function arranged(nodes: Node[], edges: Edge[], direction: Direction, room: number): Part {
   const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: direction, nodesep: 22, ranksep: direction === "LR" ? 84 : 54, marginx: 12, marginy: 12 });
+  graph.setGraph({ rankdir: direction, nodesep: GAP, ranksep: direction === "LR" ? 84 : 54 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const node of nodes) {
     const isSource = node.kind === "source";
@@ -43,24 +101,48 @@ export function layout(nodes: Node[], edges: Edge[], direction: Direction): Layo
   }
   for (const edge of edges) graph.setEdge(edge.from, edge.to);
   dagre.layout(graph);
-  const places = new Map<string, { x: number; y: number }>();
-  for (const node of nodes) {
-    const { x, y, width, height } = graph.node(node.key) as Box;
-    places.set(node.key, { x: x - width / 2, y: y - height / 2 });
-  }
-  const paths: Layout["paths"] = new Map();
+  const boxes = new Map(nodes.map((node) => [node.key, graph.node(node.key) as Box]));
+  const isFolded = fold([...boxes.values()], direction, room);
+  const lines: Part["lines"] = new Map();
   for (const edge of edges) {
     const { points } = graph.edge(edge.from, edge.to) as { points: Point[] };
-    const [from, to] = [graph.node(edge.from) as Box, graph.node(edge.to) as Box];
+    const [from, to] = [boxes.get(edge.from) as Box, boxes.get(edge.to) as Box];
     const ends = direction === "LR" ? [{ x: from.x + from.width / 2, y: from.y }, { x: to.x - to.width / 2, y: to.y }] : [{ x: from.x, y: from.y + from.height / 2 }, { x: to.x, y: to.y - to.height / 2 }];
     // The first and the last point lie on the nodes, those between make room for other nodes.
-    const between = points.length > 3 ? points.slice(1, -1) : [];
-    const all = [ends[0], ...between, ends[1]] as Point[];
-    const [one, other] = [all[all.length - 2], all[all.length - 1]] as [Point, Point];
-    paths.set(edgeKey(edge), { path: curve(all, direction), x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 });
+    const between = points.length > 3 && !isFolded ? points.slice(1, -1) : [];
+    lines.set(edgeKey(edge), [ends[0], ...between, ends[1]] as Point[]);
   }
-  const size = graph.graph() as { width?: number; height?: number };
-  return { width: Math.ceil(size.width ?? 0), height: Math.ceil(size.height ?? 0), places, paths };
+  const places: Part["places"] = new Map();
+  for (const [key, box] of boxes) places.set(key, { x: box.x - box.width / 2, y: box.y - box.height / 2 });
+  const most = (of: (box: Box) => number) => Math.max(0, ...[...boxes.values()].map(of));
+  return { width: most((box) => box.x + box.width / 2), height: most((box) => box.y + box.height / 2), places, lines };
+}
+
+/** Lays ranks of very many nodes in blocks; what comes behind such a rank makes room for it. Whether there was one. */
+function fold(boxes: Box[], direction: Direction, room: number): boolean {
+  const isAcross = direction === "LR";
+  const ranks = new Map<number, Box[]>();
+  for (const box of boxes) {
+    const at = Math.round(isAcross ? box.x : box.y);
+    ranks.set(at, [...(ranks.get(at) ?? []), box]);
+  }
+  if (![...ranks.values()].some((rank) => rank.length > RANK_MAX[direction])) return false;
+  // From above to below, or from left to right, all ranks are as long as the longest one is then.
+  const columns = (count: number) => (isAcross ? Math.ceil(Math.sqrt((count * BLOCK * NODE_HEIGHT) / NODE_WIDTH)) : Math.max(1, Math.floor(room / (NODE_WIDTH + GAP))));
+  let shift = 0;
+  for (const [, rank] of [...ranks].sort(([one], [other]) => one - other)) {
+    const isLong = rank.length > RANK_MAX[direction];
+    const wide = isLong ? columns(rank.length) : isAcross ? 1 : rank.length;
+    const high = Math.ceil(rank.length / wide);
+    for (const [at, box] of rank.entries()) {
+      // In the order in which they were made, column by column or row by row.
+      const [column, row] = isAcross ? [Math.floor(at / high), at % high] : [at % wide, Math.floor(at / wide)];
+      if (isAcross) [box.x, box.y] = [box.x + shift + column * (NODE_WIDTH + GAP), NODE_HEIGHT / 2 + row * (NODE_HEIGHT + GAP)];
+      else [box.x, box.y] = [NODE_WIDTH / 2 + column * (NODE_WIDTH + GAP), box.y + shift + row * (NODE_HEIGHT + GAP)];
+    }
+    if (isLong) shift += isAcross ? (wide - 1) * (NODE_WIDTH + GAP) : (high - 1) * (NODE_HEIGHT + GAP);
+  }
+  return true;
 }
 
 /** A smooth line through points, which leaves and reaches each in the direction of the graph. */

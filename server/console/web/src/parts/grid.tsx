@@ -6,7 +6,15 @@ import { cellText, shortened } from "../text";
 const ROW_HEIGHT = 26;
 /** Rows beyond the edges, so that scrolling shows no gaps. */
 const SPARE = 8;
+/** A character, until one was measured. */
 const CHARACTER = 7.6;
+/** Room beside the text of a cell. */
+const PADDING = 24;
+const WIDTH_MIN = 56;
+/** A text that needs more is cut; a number is not. */
+const TEXT_MAX = 420;
+/** Characters of a value that are drawn, with what is said of the others. */
+const LETTERS_MAX = 430;
 /** Characters of a value that are shown beside it when one points at it. */
 const TITLE_MAX = 2000;
 
@@ -16,25 +24,60 @@ export interface GridProps {
   label: string;
   /** Highest, in pixels; then it scrolls. */
   height?: number;
-  /** Marks a row: its class. */
+  /** Marks a row of those that change: its class. */
   mark?(row: number): string;
 }
 
 const NUMBERS = new Set(["int2", "int4", "int8", "float4", "float8", "numeric", "oid"]);
 
-function widths(props: GridProps): number[] {
-  const seen = props.rows.slice(0, 200);
-  return props.columns.map((column, at) => {
-    const longest = seen.reduce((most, row) => Math.max(most, row[at]?.length ?? 4), column.name.length + 1);
-    return Math.round(Math.min(420, Math.max(56, longest * CHARACTER + 24)));
-  });
+/** The longest values of each column so far: columns become wider as rows come, and stay so, or they would jump. */
+interface Longest {
+  columns: GridProps["columns"];
+  letters: number[];
+  /** Rows that were looked at, and the last of them. */
+  seen: number;
+  last: readonly Cell[] | undefined;
+}
+
+/** `before`: what was found the last time. Where rows only come behind others, those that were looked at are not looked at again. */
+export function longest(before: Longest | undefined, columns: GridProps["columns"], rows: readonly Cell[][], onlyGrows: boolean): Longest {
+  const isSame = before !== undefined && before.columns.length === columns.length && before.columns.every(({ name, type }, at) => name === columns[at]?.name && type === columns[at]?.type);
+  const letters = isSame ? before.letters.slice() : columns.map((column) => column.name.length + 1);
+  const from = isSame && onlyGrows && before.seen > 0 && rows[before.seen - 1] === before.last ? before.seen : 0;
+  for (let at = from; at < rows.length; at++) {
+    const row = rows[at] as Cell[];
+    for (let column = 0; column < letters.length; column++) {
+      const length = row[column]?.length ?? 4;
+      if (length > (letters[column] as number)) letters[column] = length;
+    }
+  }
+  return { columns, letters, seen: rows.length, last: rows.at(-1) };
+}
+
+/** How wide a character is in an element. */
+function characterWidth(element: HTMLElement): number {
+  const pen = document.createElement("canvas").getContext("2d");
+  if (!pen) return CHARACTER;
+  pen.font = getComputedStyle(element).font;
+  return pen.measureText("0000000000").width / 10 || CHARACTER;
 }
 
 export function Grid(props: GridProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ first: 0, count: 40 });
   const height = props.height ?? 420;
-  const measured = useMemo(() => widths(props), [props.columns, Math.min(props.rows.length, 200)]);
+  const [character, setCharacter] = useState(CHARACTER);
+  const found = useRef<Longest | undefined>(undefined);
+  const measured = useMemo(() => {
+    found.current = longest(found.current, props.columns, props.rows, props.mark === undefined);
+    return props.columns.map((column, at) => {
+      const wanted = Math.max(WIDTH_MIN, Math.min(LETTERS_MAX, found.current?.letters[at] ?? 0) * character + PADDING);
+      return Math.ceil(NUMBERS.has(column.type) ? wanted : Math.min(TEXT_MAX, wanted));
+    });
+  }, [props.columns, props.rows, character]);
+  useEffect(() => {
+    if (box.current) setCharacter(characterWidth(box.current));
+  }, []);
   const look = () => {
     const element = box.current;
     if (!element) return;
@@ -91,7 +134,7 @@ export function Grid(props: GridProps) {
                   role="cell"
                   class={value == null ? "null" : NUMBERS.has(column.type) ? "number" : ""}
                   style={{ width: `${measured[at]}px` }}
-                  title={value != null && value.length * CHARACTER > (measured[at] ?? 0) ? shortened(value, TITLE_MAX) : undefined}
+                  title={value != null && value.length * character + PADDING > (measured[at] ?? 0) ? shortened(value, TITLE_MAX) : undefined}
                 >
                   {value == null ? "NULL" : cellText(value)}
                 </div>

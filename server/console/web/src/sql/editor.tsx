@@ -67,7 +67,9 @@ export function Editor(props: EditorProps) {
     if (!box.current) return;
     askNames().catch(() => {});
     const nonce = document.querySelector<HTMLMetaElement>('meta[name="style-nonce"]')?.content ?? "";
-    const run = () => {
+    const run = (view: EditorView) => {
+      // What is run is written: nothing of it is to be completed, and the list would lie over the answer.
+      closeCompletion(view);
       current.current.onRun();
       return true;
     };
@@ -109,7 +111,6 @@ export function Editor(props: EditorProps) {
     props.handle({
       text: () => made.state.doc.toString(),
       chosen: () => {
-        closeCompletion(made);
         const { from, to } = made.state.selection.main;
         return from === to ? { text: made.state.doc.toString(), from: 0 } : { text: made.state.sliceDoc(from, to), from };
       },

@@ -1,6 +1,6 @@
 // What was run before, remembered by this browser for all its tabs, until one logs out. Texts with secrets in them are not.
-import { signal } from "@preact/signals";
-import { forgetForOthers } from "../api";
+import { effect, signal } from "@preact/signals";
+import { forgetForOthers, isMine, user } from "../api";
 
 export interface Past {
   sql: string;
@@ -18,9 +18,10 @@ export function hasSecret(text: string): boolean {
   return SECRET.test(text);
 }
 
-/** What is kept, by whatever tab. */
+/** What is kept, by whatever tab of the one who is here. */
 function kept(): Past[] {
   try {
+    if (!isMine(localStorage)) return [];
     const list: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");
     return Array.isArray(list) ? (list as Past[]) : [];
   } catch {
@@ -29,7 +30,12 @@ function kept(): Past[] {
 }
 
 /** The newest first. */
-export const past = signal<Past[]>(kept());
+export const past = signal<Past[]>([]);
+effect(() => {
+  // Whoever comes sees what is theirs.
+  void user.value;
+  past.value = kept();
+});
 addEventListener("storage", (event) => {
   if (event.key === KEY || event.key === null) past.value = kept();
 });
@@ -37,6 +43,8 @@ addEventListener("storage", (event) => {
 function keep(list: Past[]): void {
   past.value = list;
   try {
+    // Another tab may be somebody else's by now.
+    if (!isMine(localStorage)) return;
     localStorage.setItem(KEY, JSON.stringify(list));
   } catch {
     // It is kept while the page is open.
