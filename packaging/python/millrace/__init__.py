@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
+import weakref
 
 __all__ = ["Server", "binary"]
 
@@ -35,6 +36,33 @@ def binary():
     return found
 
 
+class _Run:
+    """A process and the directory that goes with it, and how both end."""
+
+    def __init__(self):
+        self.owner = os.getpid()
+        self.process = self.temporary = None
+
+    def end(self):
+        # A copy of this program that a fork has made has no server.
+        if os.getpid() != self.owner:
+            return
+        try:
+            if self.process is not None:
+                try:
+                    self.process.stdin.close()
+                except OSError:
+                    pass
+                self.process.wait()
+        finally:
+            # Somebody does not want to wait. What was acknowledged is on the disk.
+            if self.process is not None and self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            if self.temporary is not None:
+                self.temporary.cleanup()
+
+
 class Server:
     """A server of this program's own: it ends with it, however that ends.
 
@@ -47,31 +75,46 @@ class Server:
     def __init__(self, data=None, *, log=None, timeout=60, **options):
         self.data, self._log, self._timeout = data, log, timeout
         self._options = {"pg": "127.0.0.1:0", "http": "127.0.0.1:0", **options}
-        self._process = self._temporary = None
+        self._end = None
 
     def start(self):
         """Starts it, and returns when it answers. Raises RuntimeError if it does not start, with what it said."""
-        if self._process is not None:
+        if self._end is not None and self._end.alive:
             raise RuntimeError("the server runs already")
+        run = _Run()
+        # Also when the program ends without a call of stop, or forgets this object.
+        self._end = weakref.finalize(self, run.end)
+        try:
+            self._start(run)
+        except BaseException:
+            # ctrl-C is one: nothing is left behind.
+            self.stop()
+            raise
+        return self
+
+    def _start(self, run):
         data = self.data
         if data is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="millrace-")
-            data = self._temporary.name
+            run.temporary = tempfile.TemporaryDirectory(prefix="millrace-")
+            data = run.temporary.name
         environment = dict(os.environ, MILLRACE_DATA=os.fspath(data))
         environment.update({"MILLRACE_" + key.upper(): str(value) for key, value in self._options.items()})
-        self._process = subprocess.Popen(
+        process = run.process = subprocess.Popen(
             [binary(), "serve", "--stop-at-eof"],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
+            # A ctrl-C in the terminal is for the program, which may still have something to ask.
+            start_new_session=True,
         )
-        limit = threading.Timer(self._timeout, self._process.kill)
+        limit = threading.Timer(self._timeout, process.kill)
+        limit.daemon = True
         limit.start()
-        said = []
+        said, ready = [], None
         try:
-            for line in self._process.stdout:
+            for line in process.stdout:
                 said.append(line)
                 ready = _READY.search(line)
                 if ready:
@@ -79,23 +122,16 @@ class Server:
                     break
         finally:
             limit.cancel()
-        if not said or not ready:
-            status = self._process.wait()
-            self.stop()
+        if not ready:
+            status = process.wait()
             raise RuntimeError(f"the server did not start (status {status}): {''.join(said) or 'its log says why'}")
         # Nobody reads what else it says, and it is not to wait for that.
-        threading.Thread(target=self._process.stdout.read, daemon=True).start()
-        return self
+        threading.Thread(target=process.stdout.read, daemon=True).start()
 
     def stop(self):
         """Stops it in order: what was acknowledged is on the disk."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.stdin.close()
-            process.wait()
-        temporary, self._temporary = self._temporary, None
-        if temporary is not None:
-            temporary.cleanup()
+        if self._end is not None:
+            self._end()
 
     @property
     def url(self):
