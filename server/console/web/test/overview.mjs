@@ -72,6 +72,29 @@ export const OVERVIEW = [
       }
       await page.getByRole("button", { name: "Where its time goes" }).click();
       await page.locator(".about", { hasText: '"user"' }).waitFor();
+      // As long as a name can be, it does not make the page wider.
+      const long = "a_name_as_long_as_one_can_be_which_is_sixty_three_letters_long_";
+      await server.sql(`CREATE STREAM s_${long.slice(2)} (i INT, ${long} INT); CREATE MATERIALIZED VIEW ${long} AS SELECT i, count(*) AS ${long} FROM s_${long.slice(2)} GROUP BY i`);
+      await visit.go("sql");
+      await visit.go("time");
+      await page.locator(".time-choice select").selectOption(long);
+      const feeding = setInterval(() => void server.sql(`INSERT INTO s_${long.slice(2)} VALUES (1, 2)`).catch(() => {}), 200);
+      await page.getByRole("button", { name: "Watch for 3 s" }).click();
+      await page.locator(".about", { hasText: long }).waitFor();
+      await visit.look("long-time", { dark: false });
+      clearInterval(feeding);
+      const [{ rows: [[id]] }] = await server.sql(`SELECT id FROM mr_catalog.relations WHERE name = '${long}'`);
+      for (const where of [`overview/r${id}`, "room"]) {
+        await visit.go(where);
+        await page.locator(where === "room" ? ".room .uplot" : ".detail .grid-row").first().waitFor();
+        await visit.look(`long-${where.slice(0, 4)}`, { dark: false });
+      }
+      await visit.go("sql");
+      await visit.write(long);
+      await page.getByRole("button", { name: "Follow live" }).click();
+      await page.getByRole("button", { name: "Chart" }).click();
+      await page.locator(".live .uplot").waitFor();
+      await visit.look("long-live", { dark: false });
       // What has the same name is told apart, and nothing turns the direction of writing.
       await visit.go("overview");
       await page.locator(".node-name b", { hasText: /^x\.t$/ }).waitFor();

@@ -119,6 +119,13 @@ export const SQL = [
       await page.getByRole("button", { name: "Follow live" }).click();
       await page.locator(".error", { hasText: "nope" }).waitFor();
       assert.equal(await page.locator(".cm-lintRange-error").first().textContent(), "nope");
+      await page.getByText("not followed").waitFor();
+      // What is no relation and no query is said so, before the server is asked.
+      for (const [text, said] of [["  -- nothing", "There is nothing to follow"], ["uv; nothing", "Only one can be followed"], ["INSERT INTO u VALUES (9)", "can be run, and not followed"]]) {
+        await visit.write(text);
+        await page.getByRole("button", { name: "Follow live" }).click();
+        await page.getByRole("alert").filter({ hasText: said }).waitFor();
+      }
       await visit.write("nonsuch");
       await page.getByRole("button", { name: "Follow live" }).click();
       await page.locator(".error", { hasText: "nonsuch" }).waitFor();

@@ -25,6 +25,7 @@ const { cellText } = await load("text.ts");
 const { arrayText, csv } = await load("sql/csv.ts");
 const { layout } = await load("overview/layout.ts");
 const { longest } = await load("parts/grid.tsx");
+const { markOf } = await load("sql/place.ts");
 const { quoted, qualified } = await load("names.ts");
 const { judge } = await load("overview/judge.ts");
 
@@ -294,6 +295,26 @@ test("completion knows the columns of what is read", () => {
   assert.deepEqual(labels("SELECT", "mr_catalog", "relations"), ["kind"]);
   assert.ok(labels("SELECT").includes("date_trunc") && labels("SELECT").includes("mr_catalog"));
   assert.equal(options("SELECT", [], names).find(({ label }) => label === "order").apply, '"order"');
+});
+
+test("an error is underlined where it is", () => {
+  const at = (text, error, from = 0) => {
+    const found = markOf(text, from, { message: "wrong", ...error });
+    return found && [text.slice(found.from - from, found.to - from), found.from];
+  };
+  assert.deepEqual(at("SELECT * FROM t WHERE i='x'", { position: 23 }, 100), ["i", 122]);
+  assert.deepEqual(at("SELECT * FROM t WHERE t.i='x'", { position: 23 }), ["t.i", 22]);
+  // The position of a quoted name is that of its first letter, or of its quote.
+  assert.deepEqual(at('SELECT "a b" FROM t', { position: 9 }), ['"a b"', 7]);
+  assert.deepEqual(at('SELECT "a b" FROM t', { position: 8 }), ['"a b"', 7]);
+  assert.deepEqual(at("SELECT '\u{1F600}', nope", { position: 13 }), ["nope", 13]);
+  assert.deepEqual(at("SELECT", { position: 7 }), ["T", 5]);
+  // A value that has no position is where it is written.
+  const syntax = { message: 'invalid input syntax for type integer: "it\'s"', code: "22P02" };
+  assert.deepEqual(at("SELECT * FROM t WHERE i='it''s' AND its", syntax), ["'it''s'", 24]);
+  assert.equal(at("SELECT 'it''s' WHERE i='it''s'", syntax), undefined);
+  assert.equal(at("SELECT i FROM t", syntax), undefined);
+  assert.equal(at("SELECT 'it''s'", { ...syntax, code: "42883" }), undefined);
 });
 
 test("texts do not move what stands beside them", () => {

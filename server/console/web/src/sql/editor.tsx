@@ -102,6 +102,8 @@ export function Editor(props: EditorProps) {
           placeholder(props.hint),
           EditorView.lineWrapping,
           EditorView.contentAttributes.of({ "aria-label": props.label }),
+          // Whoever leaves the editor is done with the word: a list that was about to come does not come then.
+          EditorView.domEventHandlers({ blur: (_, view) => void closeCompletion(view) }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) current.current.onChange?.(update.state.doc.toString());
           }),

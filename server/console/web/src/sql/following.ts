@@ -18,6 +18,8 @@ export class Following {
   rows = new LiveRows();
   error: SqlError | undefined;
   isAway = false;
+  /** The server wants a login, and goes on with it then. */
+  isLocked = false;
   /** Changes a second. */
   rate = 0;
   private readonly abort = new AbortController();
@@ -104,6 +106,7 @@ export class Following {
 
   /** Whether it goes by: the server stops, or starts, or wants a login. */
   private isPassing(failure: unknown): boolean {
+    this.isLocked = failure instanceof NotLoggedIn;
     const isAway = failure instanceof Unreachable || (failure instanceof QueryError && (failure.error.code?.startsWith("57P") ?? false));
     if (isAway) this.setAway(true);
     return isAway;

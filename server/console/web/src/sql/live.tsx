@@ -25,31 +25,35 @@ export function Live({ following, onEnd }: { following: Following; onEnd(): void
   const { rows: shown, changedAt } = now.shown();
   const since = performance.now() - FLASH_MS;
   const isSeen = !error && now.columns.length > 0;
+  const wasFollowed = now.columns.length > 0;
   return (
     <section class="result live" aria-label="live result">
       <header>
-        <span class="tag live-tag">
-          <Icon name="live" /> live
+        <span class={`tag ${error ? "failed" : "live-tag"}`}>
+          {error ? wasFollowed ? "ended" : "not followed" : <><Icon name="live" /> live</>}
         </span>
         <code class="asked">{cellText(following.query)}</code>
-        <span class="quiet" data-rows={now.total}>
-          {plural(now.total, "row")}, {plural(now.changes, "change")}, {rate(following.rate, "changes")}
-          {now.epoch !== undefined ? `, epoch ${count(now.epoch)}` : ""}
-        </span>
-        {following.isAway && !error && <span class="why behind">the server is away; following again</span>}
+        {wasFollowed && (
+          <span class="quiet" data-rows={now.total}>
+            {plural(now.total, "row")}, {plural(now.changes, "change")}
+            {error ? " until then" : `, ${rate(following.rate, "changes")}`}
+            {now.epoch !== undefined ? `, epoch ${count(now.epoch)}` : ""}
+          </span>
+        )}
+        {following.isAway && !error && <span class="why behind">{following.isLocked ? "it goes on after a login" : "the server is away; following again"}</span>}
         {now.total > shown.length && <span class="quiet">the newest {count(shown.length)} are kept</span>}
         <span class="grow" />
-        {(Object.keys(SHAPES) as Shape[]).map((name) => (
+        {!error && (Object.keys(SHAPES) as Shape[]).map((name) => (
           <button key={name} class="small" aria-pressed={shape === name} onClick={() => setShape(name)}>
             {SHAPES[name]}
           </button>
         ))}
         <button class="small" onClick={onEnd}>
-          <Icon name="stop" /> Stop
+          <Icon name={error ? "close" : "stop"} /> {error ? "Close" : "Stop"}
         </button>
       </header>
       {error && <ErrorText error={error} />}
-      {!error && now.total === 0 && <p class="quiet">No rows yet. What comes shows here.</p>}
+      {isSeen && now.total === 0 && <p class="quiet">{now.changes === 0 ? "No rows yet. What comes shows here." : "No rows any more. What comes shows here."}</p>}
       {isSeen && shape === "rows" && (
         <Grid label="rows that change" columns={now.columns} rows={shown} height={480} mark={(at) => ((changedAt[at] ?? 0) > since ? "flash" : "")} />
       )}

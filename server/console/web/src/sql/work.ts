@@ -8,7 +8,7 @@ import { withFates } from "./fates";
 import { Following } from "./following";
 import { KeptText } from "./kept";
 import { remember } from "./past";
-import { mark, type Mark } from "./place";
+import { markOf, type Mark } from "./place";
 
 /** What is run now. */
 export interface Job {
@@ -92,7 +92,8 @@ function opensTransaction(statement: string): boolean {
 function underline(all: Result[], pieces: Piece[], from: number): boolean {
   const error = all.at(-1)?.error;
   const piece = pieces[all.length - 1];
-  if (piece && error?.position !== undefined) marks.value = [mark(piece.text, from + piece.from, error.position, error.message)];
+  const found = piece && error && markOf(piece.text, from + piece.from, error);
+  if (found) marks.value = [found];
   return error !== undefined;
 }
 
@@ -100,15 +101,26 @@ function underline(all: Result[], pieces: Piece[], from: number): boolean {
 export function follow(query: string, from: number | undefined): void {
   const skipped = beginning(query);
   const trimmed = query.slice(skipped).replace(/[;\s]+$/, "");
-  if (trimmed === "") return;
+  message.value = notFollowed(trimmed);
+  if (message.value !== "") return;
   endFollowing();
-  message.value = "";
   marks.value = [];
   const made = new Following(trimmed, (error) => {
-    if (from === undefined || following.value !== made || error.position === undefined) return;
-    marks.value = [mark(trimmed, from + skipped, error.position, error.message)];
+    const found = from === undefined || following.value !== made ? undefined : markOf(trimmed, from + skipped, error);
+    if (found) marks.value = [found];
   });
   following.value = made;
+}
+
+const FOLLOWED = "the name of a view, a table or a stream, or a SELECT";
+
+/** Why a text cannot be followed, as far as it tells; empty: it may be. */
+function notFollowed(text: string): string {
+  if (text === "") return `There is nothing to follow: write ${FOLLOWED}.`;
+  if (statements(text).length > 1) return "Only one can be followed at a time: select it, or remove the others.";
+  // A relation may be called like the first word of a statement.
+  const isStatement = /^(insert|update|delete|merge|create|drop|alter|truncate|show|explain|begin|commit|rollback|set|reset|grant|revoke|copy|call|checkpoint|cancel|analyze|comment)\s/i.test(text);
+  return isStatement ? `A statement can be run, and not followed: write ${FOLLOWED}.` : "";
 }
 
 export function endFollowing(): void {

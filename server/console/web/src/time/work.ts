@@ -4,7 +4,7 @@ import { NotLoggedIn, QueryError, Unreachable, cancelQuery, document as explaine
 import type { SqlError } from "../result";
 import { statements } from "../sql/dialect";
 import { KeptText } from "../sql/kept";
-import { mark, type Mark } from "../sql/place";
+import { markOf, type Mark } from "../sql/place";
 import type { Run, ViewRun } from "./profile";
 
 /** An answer, and what it is about. */
@@ -75,8 +75,11 @@ export async function analyse(written: string): Promise<void> {
     error.value = { message: query ? "Only one query can be analysed at a time: remove the others." : "There is no query: write one, such as SELECT count(*) FROM a relation." };
     return;
   }
-  await ask<Run>("Running it", ANALYSE + query.text, (run) => ({ of: query.text, query: run }), ({ position, message }) => {
-    if (position !== undefined && position > ANALYSE.length) marks.value = [mark(query.text, query.from, position - ANALYSE.length, message)];
+  await ask<Run>("Running it", ANALYSE + query.text, (run) => ({ of: query.text, query: run }), (failure) => {
+    const { position } = failure;
+    if (position !== undefined && position <= ANALYSE.length) return;
+    const found = markOf(query.text, query.from, position === undefined ? failure : { ...failure, position: position - ANALYSE.length });
+    if (found) marks.value = [found];
   });
 }
 
