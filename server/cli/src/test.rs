@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!   find ── which files        run ── one file, all of its records        connection ── its clients     binary ── their values
-//!   complete ── writes answers into a file        junit ── the outcome for CI
+//!   complete ── writes answers into a file        junit ── the outcome for CI        interrupt ── ctrl-C
 //! ```
 //! The files are run over PostgreSQL's wire, so that what passes here is what a client sees. Values are compared as
-//! texts; NULL is `NULL` and the empty text is `(empty)`. The server's clock stands still, so that `now()` has one answer:
+//! texts; NULL is `NULL`, the empty text is `(empty)`, and a line break is a space. The server's clock stands still, so that `now()` has one answer:
 //! see [`virtual_clock`].
 
 mod binary;
 mod complete;
 mod connection;
 mod find;
+mod interrupt;
 mod junit;
 mod run;
 
@@ -26,8 +27,9 @@ use millrace_auth::seal::SealingKey;
 pub use millrace_engine::clock::VirtualClock;
 use millrace_wire::config::Config;
 use millrace_wire::serve::Server;
+use tokio::sync::watch;
 
-use self::run::{Failure, FileRun};
+use self::run::{Failure, FileRun, NOT_RUN};
 use crate::exit::{fail, misused};
 use crate::logging;
 
@@ -35,8 +37,9 @@ use crate::logging;
 #[derive(Debug, Args)]
 #[command(
     after_long_help = "Each file runs against a server of its own. A file name.restart.slt beside name.slt runs after it, \
-    on the same data, once the server was stopped and started again. Exit status: 0, 1 if something failed, 2 if there is \
-    nothing to run."
+    on the same data, once the server was stopped and started again. Ctrl-C ends the files that run, and what came of the others \
+    is told and written; a second one does not wait for that. Exit status: 0, 1 if something failed or was not run, 2 if there \
+    is nothing to run."
 )]
 pub struct TestArgs {
     /// Files (.slt or .test), and directories: all files in them and below
@@ -75,23 +78,34 @@ pub async fn run(args: TestArgs) -> ExitCode {
         Ok(files) => files,
         Err(message) => return misused(&message),
     };
+    // Before anything runs: it would be late to hear afterwards that it cannot be written.
+    let junit = match args.junit.as_deref().map(junit::Output::open).transpose() {
+        Ok(junit) => junit,
+        Err(message) => return fail(&message),
+    };
+    let stop = match interrupt::asked() {
+        Ok(stop) => stop,
+        Err(error) => return fail(&format!("cannot listen for signals: {error}")),
+    };
     let started = Instant::now();
     let (protocol, complete) = (args.protocol, args.complete);
     let runs = files
         .into_iter()
-        .map(|file| run_or_complete(file, protocol, complete));
+        .map(|file| run_or_complete(file, protocol, complete, stop.clone()));
     // In the order of the files, whichever ends first.
     let mut runs = futures::stream::iter(runs).buffered(usize::from(args.jobs));
     let mut done = vec![];
     while let Some(run) = runs.next().await {
-        print!("{}", run.report());
+        if run.was_begun() {
+            print!("{}", run.report());
+        }
         done.push(run);
     }
     println!("{}", summary(&done, started.elapsed()));
-    if let Some(path) = &args.junit
-        && let Err(error) = std::fs::write(path, junit::document(&done))
+    if let Some(junit) = junit
+        && let Err(message) = junit.write(&done)
     {
-        return fail(&format!("cannot write {}: {error}", path.display()));
+        return fail(&message);
     }
     if done.iter().all(FileRun::passed) {
         ExitCode::SUCCESS
@@ -101,42 +115,55 @@ pub async fn run(args: TestArgs) -> ExitCode {
 }
 
 /// Runs a file. With `complete`, answers that are missing or others are written, and the file is run again.
-async fn run_or_complete(file: PathBuf, protocol: Protocol, complete: bool) -> FileRun {
-    let run = run_whole_file(&file, protocol).await;
-    if !complete || run.passed() {
+async fn run_or_complete(
+    file: PathBuf,
+    protocol: Protocol,
+    complete: bool,
+    stop: watch::Receiver<bool>,
+) -> FileRun {
+    let run = run_whole_file(&file, protocol, &stop).await;
+    if !complete || run.passed() || *stop.borrow() {
         return run;
     }
     match complete::write_answers(run.failures()) {
         Ok(0) => run,
         Ok(written) => FileRun {
             written,
-            ..run_whole_file(&file, protocol).await
+            ..run_whole_file(&file, protocol, &stop).await
         },
         Err(message) => run.and_failed(message),
     }
 }
 
 /// Runs a file, and what belongs to it after a restart.
-async fn run_whole_file(file: &Path, protocol: Protocol) -> FileRun {
+async fn run_whole_file(file: &Path, protocol: Protocol, stop: &watch::Receiver<bool>) -> FileRun {
     let started = Instant::now();
     let mut run = FileRun::new(file);
-    if let Err(message) = run_on_directory(&mut run, protocol).await {
+    if let Err(message) = run_on_directory(&mut run, protocol, stop).await {
         run = run.and_failed(message);
     }
     run.took = started.elapsed();
     run
 }
 
-async fn run_on_directory(run: &mut FileRun, protocol: Protocol) -> Result<(), String> {
+async fn run_on_directory(
+    run: &mut FileRun,
+    protocol: Protocol,
+    stop: &watch::Receiver<bool>,
+) -> Result<(), String> {
     let directory =
         tempfile::tempdir().map_err(|error| format!("cannot create a temporary directory: {error}"))?;
     let clock = virtual_clock();
     let files = [Some(run.file.clone()), find::after_restart(&run.file)];
     for file in files.into_iter().flatten() {
+        if *stop.borrow() {
+            return Err(NOT_RUN.to_owned());
+        }
         let server = Server::start_on(throw_away(directory.path()), Some(Arc::clone(&clock)))
             .await
             .map_err(|error| error.to_string())?;
-        run.records.extend(run::records(&server, &file, protocol).await);
+        run.records
+            .extend(run::records(&server, &file, protocol, stop.clone()).await);
         server.shutdown().await;
     }
     Ok(())
@@ -154,6 +181,10 @@ fn summary(runs: &[FileRun], took: Duration) -> String {
     );
     if written > 0 {
         text += &format!("; {written} answers written");
+    }
+    let not_begun = runs.iter().filter(|run| !run.was_begun()).count();
+    if not_begun > 0 {
+        text += &format!("; interrupted: {not_begun} of the files that failed were not run");
     }
     text
 }
@@ -178,7 +209,9 @@ pub async fn run_file(file: &Path, protocol: Protocol) -> Result<(), String> {
 /// # Errors
 /// The file's failures, in words.
 pub async fn run_file_on(server: &Server, file: &Path, protocol: Protocol) -> Result<(), String> {
-    let records = run::records(server, file, protocol).await;
+    // Nobody asks for its end.
+    let (_asking, stop) = watch::channel(false);
+    let records = run::records(server, file, protocol, stop).await;
     let failures: Vec<String> = records
         .iter()
         .filter_map(|record| record.failure.as_ref())

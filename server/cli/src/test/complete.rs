@@ -54,7 +54,10 @@ pub fn write_answers<'a>(failures: impl Iterator<Item = &'a Failure>) -> Result<
 fn answer(kind: TestErrorKind) -> Option<Answer> {
     match kind {
         TestErrorKind::QueryResultMismatch { actual, .. } => {
-            Some(Answer::Rows(actual.lines().map(str::to_owned).collect()))
+            let rows: Vec<String> = actual.lines().map(str::to_owned).collect();
+            // A row without a column is an empty line, which would be read as the end of the answer.
+            let can_be_read = rows.iter().all(|row| !row.is_empty());
+            can_be_read.then_some(Answer::Rows(rows))
         }
         TestErrorKind::StatementResultMismatch { actual, .. } => {
             let number = actual.split_whitespace().find_map(|word| word.parse().ok());
@@ -93,9 +96,8 @@ fn with_answers(text: &str, answers: &BTreeMap<usize, Answer>) -> (String, usize
     for (number, answer) in answers.iter().rev() {
         written += usize::from(write(&mut lines, number - 1, answer));
     }
-    let mut text = lines.join("\n");
-    text.push('\n');
-    (text, written)
+    let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    (lines.join(line_end) + line_end, written)
 }
 
 fn write(lines: &mut Vec<String>, head: usize, answer: &Answer) -> bool {
@@ -233,6 +235,13 @@ statement ok
 SELECT 1
 "
         );
+    }
+
+    #[test]
+    fn lines_end_as_they_did() {
+        let answers = BTreeMap::from([(1, rows(&["1"]))]);
+        let (after, _) = with_answers("query I\r\nSELECT 1\r\n\r\nhalt\r\n", &answers);
+        assert_eq!(after, "query I\r\nSELECT 1\r\n----\r\n1\r\n\r\nhalt\r\n");
     }
 
     #[test]

@@ -12,6 +12,9 @@ use tokio_postgres::{Client, Config as PgConfig, NoTls, SimpleQueryMessage};
 
 use super::{Protocol, binary};
 
+/// How long a statement may take to notice that nobody waits for it.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// One client of a test file.
 pub struct Connection {
     client: Client,
@@ -102,6 +105,10 @@ impl AsyncDB for Connection {
     }
 
     async fn shutdown(&mut self) {
+        // What still runs, because the file was interrupted, is not waited for: a server that is stopped gives it its time. The
+        // answer to another statement comes when it has ended. There may be nobody left to be asked.
+        let _ = self.client.cancel_token().cancel_query(NoTls).await;
+        let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.client.simple_query("")).await;
         self.driver.abort();
     }
 
@@ -148,11 +155,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A value as the files write it.
+/// A value as the files write it. A line break is a space, as it is when values are compared: a row is a line of the file.
 fn shown(value: Option<&str>) -> String {
     match value {
         None => "NULL".to_owned(),
         Some("") => "(empty)".to_owned(),
-        Some(text) => text.to_owned(),
+        Some(text) => text.replace(['\n', '\r'], " "),
     }
 }

@@ -1,5 +1,6 @@
 //! Which files are run.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The extensions of sqllogictest files.
@@ -7,7 +8,8 @@ const EXTENSIONS: [&str; 2] = ["slt", "test"];
 /// What the name of a file ends with that is run after another, once the server was started again.
 const RESTART: &str = ".restart.slt";
 
-/// The files that were named and those in the directories that were named, and below, in their order; no file twice.
+/// The files that were named and those in the directories that were named, and below, in their order; no file twice, whichever
+/// ways lead to it. One that is run after another stands for that other, so that a pattern of the shell (`*.slt`) may name both.
 ///
 /// # Errors
 /// Something does not exist, cannot be read, or is no sqllogictest file; or there is none, in words.
@@ -22,11 +24,14 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
             }
         } else {
             check(path)?;
-            files.push(path.clone());
+            files.push(match before_restart(path) {
+                Some(first) => first,
+                None => path.clone(),
+            });
         }
     }
-    let mut seen = std::collections::BTreeSet::new();
-    files.retain(|file| seen.insert(file.clone()));
+    let mut seen = BTreeSet::new();
+    files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
     Ok(files)
 }
 
@@ -65,16 +70,17 @@ fn find(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     for path in paths {
         if path.is_dir() {
             find(&path, files)?;
-        } else if is_test(&path) && !(is_after_restart(&path) && has_first(&path)) {
+        } else if is_test(&path) && before_restart(&path).is_none() {
             files.push(path);
         }
     }
     Ok(())
 }
 
-/// Whether there is the file after which this one is run.
-fn has_first(path: &Path) -> bool {
-    path.with_extension("").with_extension("slt").is_file()
+/// The file after which this one is run, if there is one.
+fn before_restart(path: &Path) -> Option<PathBuf> {
+    let first = path.with_extension("").with_extension("slt");
+    (is_after_restart(path) && first.is_file()).then_some(first)
 }
 
 #[cfg(test)]
@@ -100,6 +106,21 @@ mod tests {
         let found = files(&[at("b.slt"), root.path().to_owned()]).unwrap();
         let expected = ["b.slt", "a.test", "alone.restart.slt", "below/more/c.slt"];
         assert_eq!(found, expected.map(at));
+        // By other ways, too.
+        std::os::unix::fs::symlink(at("b.slt"), at("below/b_again.slt")).unwrap();
+        let ways = [
+            at("below/../b.slt"),
+            at("b.restart.slt"),
+            at("b.slt"),
+            root.path().to_owned(),
+        ];
+        let found = files(&ways).unwrap();
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert_eq!(found[0], at("below/../b.slt"));
+        assert_eq!(
+            files(&[at("alone.restart.slt")]).unwrap(),
+            [at("alone.restart.slt")]
+        );
         assert_eq!(after_restart(&at("b.slt")), Some(at("b.restart.slt")));
         assert_eq!(after_restart(&at("a.test")), None);
         assert_eq!(after_restart(&at("alone.restart.slt")), None);

@@ -1,11 +1,47 @@
 //! What came of the files as JUnit's XML, which CI systems read: a suite for each file, a case for each record.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use super::run::FileRun;
 
+/// The file that the document is written to.
+pub struct Output {
+    path: PathBuf,
+    file: File,
+}
+
+impl Output {
+    /// Makes the file, or empties it.
+    ///
+    /// # Errors
+    /// It cannot be written, in words.
+    pub fn open(path: &Path) -> Result<Output, String> {
+        let file = File::create(path).map_err(|error| failed(path, &error))?;
+        Ok(Output {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// Writes what came of the files.
+    ///
+    /// # Errors
+    /// It cannot be written, in words.
+    pub fn write(mut self, runs: &[FileRun]) -> Result<(), String> {
+        let written = self.file.write_all(document(runs).as_bytes());
+        written.map_err(|error| failed(&self.path, &error))
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
+}
+
 /// The document.
-pub fn document(runs: &[FileRun]) -> String {
+fn document(runs: &[FileRun]) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     for run in runs {
         let file = run.file.display().to_string();

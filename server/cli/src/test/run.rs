@@ -5,10 +5,19 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use millrace_wire::serve::Server;
-use sqllogictest::{DefaultColumnType, Record, Runner, TestError, TestErrorKind, parse_file};
+use millrace_wire::slot::signalled;
+use sqllogictest::{
+    Control, DefaultColumnType, Record, ResultMode, Runner, TestError, TestErrorKind, parse_file,
+};
+use tokio::sync::watch;
 
 use super::Protocol;
 use super::connection::Connection;
+
+/// What is said of a file that was not run to its end because somebody asked for the end.
+const INTERRUPTED: &str = "interrupted: what follows was not run";
+/// What is said of one that was not even begun.
+pub const NOT_RUN: &str = "interrupted before it was run";
 
 /// One run of a file.
 pub struct FileRun {
@@ -68,6 +77,11 @@ impl FileRun {
         self.failures().next().is_none()
     }
 
+    /// Whether it was run at all, or somebody asked for the end before.
+    pub fn was_begun(&self) -> bool {
+        !self.records.iter().any(RecordRun::was_not_run)
+    }
+
     /// What failed.
     pub fn failures(&self) -> impl Iterator<Item = &Failure> {
         self.records.iter().filter_map(|record| record.failure.as_ref())
@@ -102,6 +116,10 @@ impl FileRun {
 }
 
 impl RecordRun {
+    fn was_not_run(&self) -> bool {
+        matches!(&self.failure, Some(Failure::Other(message)) if message.starts_with(NOT_RUN))
+    }
+
     fn of_file(file: &Path, message: String) -> Self {
         RecordRun {
             place: file.display().to_string(),
@@ -112,8 +130,13 @@ impl RecordRun {
     }
 }
 
-/// Runs a file against a running server: all of its records, whatever fails, unless the server is gone.
-pub async fn records(server: &Server, file: &Path, protocol: Protocol) -> Vec<RecordRun> {
+/// Runs a file against a running server: all of its records, whatever fails, unless the server is gone or the end is asked for.
+pub async fn records(
+    server: &Server,
+    file: &Path,
+    protocol: Protocol,
+    mut stop: watch::Receiver<bool>,
+) -> Vec<RecordRun> {
     let parsed = match parse(file) {
         Ok(parsed) => parsed,
         Err(failure) => return vec![failure],
@@ -125,13 +148,22 @@ pub async fn records(server: &Server, file: &Path, protocol: Protocol) -> Vec<Re
         Protocol::Extended => "extended",
     });
     let mut runs = vec![];
+    let mut is_by_value = false;
     for record in parsed {
-        if matches!(record, Record::Halt { .. }) {
-            break;
+        match record {
+            Record::Halt { .. } => break,
+            Record::Control(Control::ResultMode(mode)) => is_by_value = mode == ResultMode::ValueWise,
+            _ => {}
         }
         let described = described(&record);
         let started = Instant::now();
-        let outcome = runner.run_async(record).await;
+        let outcome = tokio::select! {
+            outcome = runner.run_async(record) => outcome,
+            () = signalled(&mut stop) => {
+                runs.push(RecordRun::of_file(file, INTERRUPTED.to_owned()));
+                break;
+            }
+        };
         let Some((place, what)) = described else {
             if let Err(error) = outcome {
                 runs.push(RecordRun::of_file(file, error.display(false).to_string()));
@@ -143,7 +175,13 @@ pub async fn records(server: &Server, file: &Path, protocol: Protocol) -> Vec<Re
             place,
             what,
             took: started.elapsed(),
-            failure: outcome.err().map(Failure::Record),
+            failure: outcome.err().map(|error| match error.kind() {
+                // It has rows with all of their values, and the file one value a line: no answer to be written.
+                TestErrorKind::QueryResultMismatch { .. } if is_by_value => {
+                    Failure::Other(error.display(false).to_string())
+                }
+                _ => Failure::Record(error),
+            }),
         });
         if is_gone {
             let message = "the connection is gone: what follows was not run".to_owned();
