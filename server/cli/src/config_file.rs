@@ -61,6 +61,41 @@ impl PlaceArgs {
         let given = given.filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())));
         load(self.config.as_deref(), given.collect())
     }
+
+    /// The files that hold secrets, each with the keys by which it does: the configuration file, if there are any in it, and those
+    /// that are named. A configuration that cannot be read has none.
+    pub fn files_of_secrets(&self) -> Vec<(PathBuf, Vec<&'static str>)> {
+        let mut found = vec![];
+        let Some(path) = path_of_file(self.config.as_deref()) else {
+            return files_named_in(&Figment::new());
+        };
+        let file = Figment::from(Toml::file_exact(&path));
+        let inside = SECRET.into_iter().filter(|key| file.contains(key));
+        let inside: Vec<&'static str> = inside.collect();
+        if !inside.is_empty() {
+            found.push((path, inside));
+        }
+        found.extend(files_named_in(&file));
+        found
+    }
+}
+
+/// The files that a configuration names for what is secret.
+fn files_named_in(file: &Figment) -> Vec<(PathBuf, Vec<&'static str>)> {
+    let environment = Figment::from(Env::prefixed(PREFIX).only(&FILES_OF_SECRETS));
+    let figment = file.clone().merge(environment);
+    let named = FILES_OF_SECRETS.into_iter().filter_map(|key| {
+        let path = figment.extract_inner::<String>(key).ok()?;
+        (!path.is_empty()).then(|| (PathBuf::from(path), vec![key]))
+    });
+    named.collect()
+}
+
+/// Where the configuration file is, if there is one.
+fn path_of_file(given: Option<&Path>) -> Option<PathBuf> {
+    given
+        .map(Path::to_owned)
+        .or_else(|| std::env::var_os("MILLRACE_CONFIG").map(PathBuf::from))
 }
 
 /// What is wrong with a configuration, in one sentence with its remedy.
@@ -122,9 +157,7 @@ fn nearest_text(nearest: &Option<&'static str>) -> String {
 /// The file cannot be read, a key is unknown, a value is invalid, or the result would be open to the network
 /// without saying so.
 fn load(file: Option<&Path>, flags: BTreeMap<String, String>) -> Result<Config, ConfigError> {
-    let file = file
-        .map(Path::to_owned)
-        .or_else(|| std::env::var_os("MILLRACE_CONFIG").map(PathBuf::from));
+    let file = path_of_file(file);
     let mut figment = Figment::new();
     if let Some(path) = &file {
         figment = figment.merge(Toml::file_exact(path));
@@ -189,7 +222,9 @@ fn from_figment(figment: Figment) -> Result<Config, ConfigError> {
 }
 
 /// Keys whose values no message shows.
-const SECRET: [&str; 2] = ["password", "secrets_key"];
+const SECRET: [&str; 3] = ["password", "secrets_key", "cluster_token"];
+/// Keys that name files that are nobody else's business.
+const FILES_OF_SECRETS: [&str; 2] = ["secrets_key_file", "tls_key"];
 
 /// Listening beyond this machine needs a password, or the word of the user that none is wanted.
 fn check_exposure(config: &Config) -> Result<(), ConfigError> {
@@ -389,6 +424,35 @@ mod tests {
                 .contains("single value")
         );
         assert!(load("pg = 'somewhere'", &[], &[]).is_err());
+    }
+
+    #[test]
+    fn no_message_shows_a_secret() {
+        let error = load("cluster_token = 'too-short'", &[], &[]).unwrap_err();
+        let shown = error.to_string();
+        assert!(
+            shown.contains("cluster_token") && !shown.contains("too-short"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn files_with_secrets_are_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("millrace.toml");
+        let of = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            PlaceArgs::of_file(Some(path.clone())).files_of_secrets()
+        };
+        assert_eq!(of("cores = 1"), []);
+        assert_eq!(of("cores = "), []);
+        assert_eq!(
+            of("cluster_token = '0123456789abcdef'\npassword = 'x'\ntls_key = '/x/key.pem'"),
+            [
+                (path.clone(), vec!["password", "cluster_token"]),
+                (PathBuf::from("/x/key.pem"), vec!["tls_key"]),
+            ]
+        );
     }
 
     #[test]

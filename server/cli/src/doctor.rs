@@ -1,7 +1,14 @@
 //! `millrace doctor`: what is wrong with this configuration, this directory and this machine, before a server is started.
+//!
+//! ```text
+//!   machine ── memory, cores, open files, TLS        directory ── the data and its file system
+//!   network ── ports, the token of a cluster, where copies and traces go        secrets ── files that others can read
+//! ```
 
 mod directory;
 mod machine;
+mod network;
+mod secrets;
 
 use std::process::ExitCode;
 
@@ -15,7 +22,7 @@ use crate::logging;
 #[derive(Debug, Args)]
 #[command(
     after_long_help = "Everything is looked at as `millrace serve` would with the same configuration file and environment; \
-    nothing is changed but for a file that is written to measure the disk, and removed. Exit status: 0, a server can run; 1, it \
+    nothing is changed but for files that are written to see whether that can be done and how long it takes, and removed. Exit status: 0, a server can run; 1, it \
     cannot, or not safely."
 )]
 pub struct DoctorArgs {
@@ -106,7 +113,10 @@ fn look(args: &DoctorArgs) -> Vec<Finding> {
     findings.extend(machine::tls(&config));
     let (directory, is_in_use) = directory::look(&config.data);
     findings.extend(directory);
-    findings.extend(machine::ports(&config, is_in_use));
+    findings.extend(secrets::look(&args.place.files_of_secrets()));
+    findings.extend(network::ports(&config, is_in_use));
+    findings.extend(network::cluster_token(&config));
+    findings.extend(network::targets(&config));
     findings.extend([
         machine::open_files(&config),
         machine::memory(&config),

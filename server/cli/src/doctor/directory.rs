@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use millrace_storage::{StorageError, look as look_at_data};
-use rustix::fs::{statfs, statvfs};
+use rustix::fs::{Access, access, statfs, statvfs};
 use rustix::process::geteuid;
 
 use super::Finding;
@@ -16,6 +16,8 @@ use super::Finding;
 const FREE_BYTES_BAD: u64 = 256 << 20;
 const FREE_BYTES_DOUBTFUL: u64 = 4 << 30;
 const FREE_FILES_DOUBTFUL: u64 = 10_000;
+/// Files of the data directory that nothing works without.
+const OWN_FILES: [&str; 3] = ["FORMAT", "LOCK", "catalog.journal"];
 /// How often a small write is synced, to see how long that takes.
 const SYNCS: usize = 16;
 /// No device that keeps its data without power is so quick, and none should be so slow.
@@ -31,6 +33,7 @@ pub fn look(data: &Path) -> (Vec<Finding>, bool) {
         is_in_use = in_use;
         findings.push(finding);
         findings.extend(permissions(data));
+        findings.extend(files(data));
         findings.extend(clock(data));
     } else {
         findings.push(Finding::good(
@@ -87,8 +90,87 @@ fn permissions(data: &Path) -> Option<Finding> {
     })
 }
 
+/// Whether the server could read every file and write into every directory. Their content is what `millrace check` reads.
+fn files(data: &Path) -> Vec<Finding> {
+    let mut looked = Looked::default();
+    looked.look(data);
+    let shown = |(path, why): &(PathBuf, String)| format!("{}: {why}", path.display());
+    match looked.refused.split_first() {
+        None if looked.files == 0 => vec![],
+        None => {
+            let text = format!("{} can be read; millrace check reads every byte", looked.files);
+            vec![Finding::good("files", text)]
+        }
+        Some((first, others)) => {
+            let others = match others.len() {
+                0 => String::new(),
+                others => format!(" (and {others} more)"),
+            };
+            let text = format!(
+                "{}{others}; run the server as the user that they belong to, or restore them from a backup",
+                shown(first)
+            );
+            vec![Finding::bad("files", text)]
+        }
+    }
+}
+
+/// What was opened below a directory.
+#[derive(Default)]
+struct Looked {
+    files: usize,
+    refused: Vec<(PathBuf, String)>,
+}
+
+impl Looked {
+    fn look(&mut self, directory: &Path) {
+        let entries = match fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(error) => return self.refuse(directory, format!("cannot be listed: {error}")),
+        };
+        if let Err(error) = access(directory, Access::WRITE_OK | Access::EXEC_OK) {
+            self.refuse(
+                directory,
+                format!("cannot be written: {}", io::Error::from(error)),
+            );
+        }
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return self.refuse(directory, format!("cannot be listed: {error}")),
+            };
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && is_file(&path) => {
+                    self.refuse(&path, "is a directory where a file belongs".to_owned());
+                }
+                Ok(kind) if kind.is_dir() => self.look(&path),
+                _ => {
+                    self.files += 1;
+                    // A server that runs may remove a file meanwhile.
+                    if let Err(error) = fs::File::open(&path)
+                        && error.kind() != io::ErrorKind::NotFound
+                    {
+                        self.refuse(&path, format!("cannot be read: {error}"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn refuse(&mut self, path: &Path, why: String) {
+        self.refused.push((path.to_owned(), why));
+    }
+}
+
+/// Whether this is the name of one of the directory's own files.
+fn is_file(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| OWN_FILES.iter().any(|own| name == *own))
+}
+
 /// The directory itself, or the nearest above it that exists.
-fn existing_parent(data: &Path) -> Option<PathBuf> {
+pub fn existing_parent(data: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(data).ok()?;
     absolute
         .ancestors()
@@ -222,6 +304,23 @@ fn clock_of(newest: SystemTime, now: SystemTime) -> Finding {
 mod tests {
     use super::super::State;
     use super::*;
+
+    #[test]
+    fn files_that_cannot_be_read_are_told() {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path();
+        assert!(files(data).is_empty());
+        fs::create_dir_all(data.join("log/1")).unwrap();
+        fs::write(data.join("log/1/first"), "").unwrap();
+        fs::write(data.join("FORMAT"), "").unwrap();
+        assert_eq!(files(data)[0].state, State::Good);
+        // The user of a test may be one whom no permission stops.
+        std::os::unix::fs::symlink(data.join("loop"), data.join("loop")).unwrap();
+        fs::create_dir(data.join("catalog.journal")).unwrap();
+        let found = files(data);
+        assert_eq!(found[0].state, State::Bad);
+        assert!(found[0].text.contains("(and 1 more)"), "{found:?}");
+    }
 
     #[test]
     fn limits_decide() {

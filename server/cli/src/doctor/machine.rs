@@ -1,8 +1,5 @@
 //! The machine and what the configuration asks of it.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
-
 use millrace_resource::memory::machine_bytes;
 use millrace_wire::config::Config;
 use millrace_wire::serve::Server;
@@ -19,29 +16,6 @@ pub fn tls(config: &Config) -> Option<Finding> {
         Ok(None) => None,
         Ok(Some(_)) => Some(Finding::good("TLS", "certificate and key can be used")),
         Err(error) => Some(Finding::bad("TLS", error.to_string())),
-    }
-}
-
-/// Whether the ports are free.
-pub fn ports(config: &Config, is_running: bool) -> [Finding; 2] {
-    [
-        ("pg port", "--pg", config.pg),
-        ("http port", "--http", config.http),
-    ]
-    .map(|(subject, flag, address)| port(subject, flag, address, is_running))
-}
-
-fn port(subject: &'static str, flag: &str, address: SocketAddr, is_running: bool) -> Finding {
-    match TcpListener::bind(address) {
-        Ok(_) => Finding::good(subject, format!("{address} is free")),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_running => Finding::doubtful(
-            subject,
-            format!("{address} is taken, as it seems by the server that uses the directory"),
-        ),
-        Err(error) => Finding::bad(
-            subject,
-            format!("cannot listen on {address}: {error}; stop who uses it, or choose another with {flag}"),
-        ),
     }
 }
 
@@ -126,11 +100,5 @@ mod tests {
         assert_eq!(memory(&config).state, State::Bad);
         assert_eq!(cores(&config).state, State::Doubtful);
         assert_eq!(open_files(&config).state, State::Doubtful);
-        let held = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = held.local_addr().unwrap();
-        assert_eq!(port("pg port", "--pg", address, false).state, State::Bad);
-        assert_eq!(port("pg port", "--pg", address, true).state, State::Doubtful);
-        drop(held);
-        assert_eq!(port("pg port", "--pg", address, false).state, State::Good);
     }
 }

@@ -74,3 +74,43 @@ fn what_would_keep_a_server_from_running_is_told() {
         "{out}"
     );
 }
+
+#[test]
+fn what_contradicts_itself_or_is_not_there_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let config = root.path().join("millrace.toml");
+    // A port that was free a moment ago.
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let copy = root.path().join("copy");
+    fs::write(&copy, "a file").unwrap();
+    let text = format!(
+        "pg = '{gone}'\nhttp = '{gone}'\ncluster = '{gone}'\notlp_endpoint = 'http://{gone}'\npassword = 'abracadabra'\n\
+         log_url = 'file://{}'\nmemory_limit = '900TB'\ndata = '{}'\n",
+        copy.display(),
+        root.path().join("data").display()
+    );
+    fs::write(&config, text).unwrap();
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o644)).unwrap();
+    let (status, out, _) = run(&["doctor", "--config", text_of(&config)]);
+    assert_eq!(status, 1, "{out}");
+    for expected in [
+        "FAIL  secrets        mode 644",
+        "which has password: chmod 640",
+        "ok    pg port",
+        "FAIL  http port",
+        "is where the pg port is, too",
+        "FAIL  cluster port",
+        "FAIL  cluster token  cluster needs cluster_token",
+        "FAIL  log_url",
+        "is a file: choose a directory",
+        "warn  otlp_endpoint",
+        "FAIL  memory         memory_limit is",
+    ] {
+        assert!(out.contains(expected), "{expected} is missing in\n{out}");
+    }
+    assert!(!out.contains("abracadabra"), "{out}");
+
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).unwrap();
+    let (_, out, _) = run(&["doctor", "--config", text_of(&config)]);
+    assert!(out.contains("ok    secrets"), "{out}");
+}
