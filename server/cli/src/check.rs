@@ -8,15 +8,15 @@ use millrace_storage::check::{Checked, Finding, Severity, check};
 
 use crate::exit::fail;
 
-/// Exit status where the next start mends what is wrong.
-const MENDED: u8 = 3;
+/// Exit status where the next start mends all that is wrong.
+const HARMLESS: u8 = 3;
 
 /// Flags of `millrace check`.
 #[derive(Debug, Args)]
 #[command(
-    after_long_help = "Nothing is changed. Exit status: 0, every byte is as it was written; 1, something is damaged of \
-    which there is no other copy, or the directory cannot be read; 3, only such things are damaged or torn as the next start \
-    makes again or cuts."
+    after_long_help = "Nothing is changed. Each line is a place that is not as it was written: DAMAGED, of which there is no other copy here, or \
+    harmless, because the next start makes it again or cuts it. Exit status: 0, all is as it was written; 1, something is \
+    DAMAGED, or the directory cannot be read; 3, all that was found is harmless."
 )]
 pub struct CheckArgs {
     /// The data directory
@@ -37,37 +37,102 @@ pub fn run(args: &CheckArgs) -> ExitCode {
     match checked.worst() {
         None => ExitCode::SUCCESS,
         Some(Severity::Lost) => ExitCode::from(1),
-        Some(Severity::Mended) => ExitCode::from(MENDED),
+        Some(Severity::Mended) => ExitCode::from(HARMLESS),
     }
 }
 
 fn line(finding: &Finding) -> String {
     let meaning = match finding.severity {
-        Severity::Lost => "DAMAGED",
-        Severity::Mended => "mended ",
+        Severity::Lost => "DAMAGED ",
+        Severity::Mended => "harmless",
     };
-    format!(
-        "{meaning} {} at byte {}: {}",
-        finding.path.display(),
-        finding.offset,
-        finding.why
-    )
+    // A fault of a whole file begins with its first byte, which says nothing.
+    let place = match finding.offset {
+        0 => String::new(),
+        offset => format!(" at byte {offset}"),
+    };
+    format!("{meaning} {}{place}: {}", finding.path.display(), finding.why)
 }
 
 fn summary(checked: &Checked) -> String {
-    let read = format!("{} files, {} bytes read", checked.files, checked.bytes);
+    let read = format!(
+        "{} and {} were read",
+        counted(checked.files, "file"),
+        counted(checked.bytes, "byte")
+    );
     let of = |severity| {
-        checked
-            .findings
-            .iter()
-            .filter(|finding| finding.severity == severity)
-            .count()
+        let found = checked.findings.iter();
+        found.filter(|finding| finding.severity == severity).count() as u64
+    };
+    let mended = |mended| {
+        let places = counted(mended, "harmless place");
+        format!(
+            "{places}: the next start of the server makes that again, or cuts it, and no acknowledged row is lost by that"
+        )
     };
     match (of(Severity::Lost), of(Severity::Mended)) {
-        (0, 0) => format!("{read}: all as it was written"),
-        (0, mended) => format!("{read}: {mended} places that the next start mends"),
-        (lost, mended) => format!(
-            "{read}: {lost} places are damaged (restore these files from a backup), {mended} that the next start mends"
-        ),
+        (0, 0) => format!("{read}: all is as it was written"),
+        (0, harmless) => format!("{read}: {}", mended(harmless)),
+        (lost, harmless) => {
+            let lost = counted(lost, "damaged place");
+            let first = format!(
+                "{read}: {lost} of which there is no other copy here: restore the directory from a backup"
+            );
+            match harmless {
+                0 => first,
+                harmless => format!("{first}; {}", mended(harmless)),
+            }
+        }
+    }
+}
+
+/// A number of things, in words that fit.
+fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(severity: Severity, offset: u64) -> Finding {
+        Finding {
+            path: "d/log/1/0.seg".into(),
+            offset,
+            why: "it is missing".into(),
+            severity,
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_said_in_words_that_fit() {
+        assert_eq!(
+            line(&finding(Severity::Lost, 64)),
+            "DAMAGED  d/log/1/0.seg at byte 64: it is missing"
+        );
+        assert_eq!(
+            line(&finding(Severity::Mended, 0)),
+            "harmless d/log/1/0.seg: it is missing"
+        );
+        let of = |findings: &[Severity]| {
+            summary(&Checked {
+                files: 1,
+                bytes: 20,
+                findings: findings.iter().map(|severity| finding(*severity, 0)).collect(),
+            })
+        };
+        assert_eq!(of(&[]), "1 file and 20 bytes were read: all is as it was written");
+        assert_eq!(
+            of(&[Severity::Mended]),
+            "1 file and 20 bytes were read: 1 harmless place: the next start of the server makes that again, or cuts it, and no \
+             acknowledged row is lost by that"
+        );
+        let both = of(&[Severity::Lost, Severity::Lost, Severity::Mended]);
+        assert!(
+            both.contains(": 2 damaged places of which there is no other copy here: restore"),
+            "{both}"
+        );
+        assert!(both.contains("; 1 harmless place: the next start"), "{both}");
     }
 }

@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::fail;
-use crate::{check, demo, doctor, manual, restore, serve, sql, test, worker};
+use crate::{check, demo, doctor, logging, manual, restore, serve, sql, test, worker};
 
 /// Threads for the wires. Queries and views run on the runtime's own.
 const WIRE_THREADS: usize = 2;
@@ -56,8 +57,20 @@ enum Command {
 
 /// Reads the command line and does what it says.
 pub fn main() -> ExitCode {
-    // clap prints usage errors and exits with status 2 by itself.
-    match CommandLine::parse().command {
+    let command = match CommandLine::try_parse() {
+        Ok(line) => line.command,
+        Err(error) => {
+            let arguments: Vec<String> = std::env::args().collect();
+            let is_fault =
+                error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+            if is_fault && logging::say_misused(error.to_string().trim_end(), &arguments) {
+                return ExitCode::from(2);
+            }
+            // It prints usage errors and help, and exits with the status of each.
+            error.exit()
+        }
+    };
+    match command {
         Command::Serve(args) => block_on(serve::run(args)),
         Command::Worker(args) => block_on(worker::run(args)),
         Command::Demo(args) => block_on(demo::run(args)),

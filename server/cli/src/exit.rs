@@ -2,14 +2,16 @@
 
 use std::process::ExitCode;
 
+use crate::logging::say_failed;
+
 /// Says what failed; the exit status is 1.
 pub(crate) fn fail(message: &str) -> ExitCode {
-    eprintln!("millrace: {message}");
+    say_failed(message);
     ExitCode::from(1)
 }
 
 /// Says what was asked for wrongly; the exit status is 2.
 pub(crate) fn misused(message: &str) -> ExitCode {
-    eprintln!("millrace: {message}");
+    say_failed(message);
     ExitCode::from(2)
 }

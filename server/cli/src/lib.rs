@@ -10,7 +10,7 @@
 //!     ├── doctor ── what would keep a server from running     check ── every byte of a directory
 //!     ├── test ── sqllogictest files
 //!     └── manual ── completions for shells, pages for man
-//!   logging      exit ── how a command says that it failed
+//!   logging      exit ── how a command says that it failed      notify ── what systemd is told
 //! ```
 //!
 //! Tests and benches embed what is here: throw-away servers and the runner of sqllogictest files.
@@ -23,6 +23,7 @@ mod doctor;
 mod exit;
 mod logging;
 mod manual;
+mod notify;
 mod restore;
 mod serve;
 pub mod split;

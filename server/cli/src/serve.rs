@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::config_file::{ConfigError, PlaceArgs};
 use crate::exit::{fail, misused};
 use crate::logging::{self, LogFormat};
+use crate::notify;
 
 /// How long an orderly stop may take after the statements were given their time: epochs that run are waited for, and the last
 /// checkpoint is written.
@@ -116,6 +117,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         Some(tls) if tls.is_required() => "https",
         _ => "http",
     };
+    notify::ready(&format!("PostgreSQL on {pg}, {scheme}://{http}/"));
     println!(
         "millrace {} is ready: psql -h {} -p {} -U millrace millrace   {scheme}://{http}/   data in {}",
         millrace_wire::VERSION,
@@ -129,6 +131,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
     tokio::select! {
         () = stop.asked() => {}
         what = server.ended() => {
+            notify::stopping(&what);
             // Whoever asks `/ready` is to see it first.
             tokio::select! {
                 () = tokio::time::sleep(ENDED_SEEN) => {}
@@ -138,6 +141,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
         }
     }
     tracing::info!("stopping; a second signal stops immediately");
+    notify::stopping("waiting for statements, then the last checkpoint is written");
     let limit = shutdown_timeout + STOP_TIMEOUT;
     tokio::select! {
         () = server.shutdown() => ExitCode::SUCCESS,

@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -68,6 +70,101 @@ fn it_stops_in_order_when_its_input_ends() {
     assert!(data.path().join("catalog.journal").exists());
 }
 
+/// Each line of the log is an object with what every line has.
+fn objects(log: &str) -> Vec<serde_json::Value> {
+    let parsed = log.lines().map(|line| {
+        let object: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        for member in ["timestamp", "level", "target"] {
+            assert!(object[member].is_string(), "{member} is missing: {line}");
+        }
+        object
+    });
+    parsed.collect()
+}
+
+#[test]
+fn why_it_does_not_start_is_json_where_the_log_is() {
+    let data = tempfile::tempdir().unwrap();
+    fs::write(data.path().join("thesis.tex"), "x").unwrap();
+    let held = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = held.local_addr().unwrap().to_string();
+    let free = "127.0.0.1:0";
+    for (arguments, status, expected) in [
+        (&["--pg", free, "--http", &taken][..], 1, "cannot listen on"),
+        (&["--pg", free, "--http", free][..], 1, "thesis.tex"),
+        (&["--pg", "nowhere"][..], 2, "invalid value"),
+        (
+            &["--config", "/nowhere/millrace.toml"][..],
+            1,
+            "configuration file",
+        ),
+        (&["--nonsense"][..], 2, "unexpected argument '--nonsense'"),
+    ] {
+        let base = ["serve", "--log-format=json", "--data", text_of(data.path())];
+        let (found, _, error) = run(&[&base[..], arguments].concat());
+        assert_eq!(found, status, "{error}");
+        let said = objects(&error);
+        let last = said.last().unwrap();
+        assert!(last["message"].as_str().unwrap().contains(expected), "{error}");
+        assert_eq!(last["level"], "ERROR");
+        // The variable says the same.
+        let mut command = millrace(&["serve", "--data", text_of(data.path())]);
+        let output = command
+            .args(arguments)
+            .env("MILLRACE_LOG_FORMAT", "json")
+            .output()
+            .unwrap();
+        objects(&String::from_utf8(output.stderr).unwrap());
+        // And for people it is a line for people.
+        let (_, _, error) = run(&[&["serve", "--data", text_of(data.path())], arguments].concat());
+        assert!(
+            serde_json::from_str::<serde_json::Value>(&error).is_err(),
+            "{error}"
+        );
+    }
+    let mut command = millrace(&["serve", "--log-format", "json", "--pg", free, "--http", &taken]);
+    let output = command.env("MILLRACE_LOG", "=[").output().unwrap();
+    let said = objects(&String::from_utf8(output.stderr).unwrap());
+    assert!(
+        said[0]["message"].as_str().unwrap().contains("MILLRACE_LOG"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let data = directory.path().join("data");
+    let mut child = millrace(&[
+        "serve",
+        "--stop-at-eof",
+        "--pg",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--data",
+        text_of(&data),
+    ])
+    .env("NOTIFY_SOCKET", &path)
+    .stdin(Stdio::piped())
+    .stdout(Stdio::null())
+    .stderr(Stdio::null())
+    .spawn()
+    .unwrap();
+    let heard = || {
+        let mut bytes = [0; 512];
+        let length = socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    assert!(heard().starts_with("READY=1\nSTATUS=PostgreSQL on 127.0.0.1:"));
+    drop(child.stdin.take());
+    assert!(heard().starts_with("STOPPING=1\nSTATUS="));
+    assert!(child.wait().unwrap().success());
+}
+
 #[test]
 fn the_log_is_json_and_has_what_took_long() {
     let data = tempfile::tempdir().unwrap();
@@ -87,10 +184,7 @@ fn the_log_is_json_and_has_what_took_long() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     let log = fs::read_to_string(logs.path().join("log")).unwrap();
-    let lines: Vec<serde_json::Value> = log
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
-        .collect();
+    let lines = objects(&log);
     let slow: Vec<_> = lines
         .iter()
         .filter(|line| line["target"] == "millrace::slow")
@@ -109,10 +203,4 @@ fn the_log_is_json_and_has_what_took_long() {
         "{log}"
     );
     assert!(said("before").is_none() && said("after").is_none(), "{log}");
-    assert!(
-        lines
-            .iter()
-            .all(|line| line["target"].is_string() && line["timestamp"].is_string()),
-        "{log}"
-    );
 }
