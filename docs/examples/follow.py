@@ -1,4 +1,4 @@
-"""Follows a materialized view: prints all of it each time that it has changed.
+"""Follows a materialized view: prints all of its rows each time that it has changed, as JSON, until ctrl-C.
 
     pip install 'psycopg[binary]'
     python3 docs/examples/follow.py [host=127.0.0.1 port=5433 user=millrace dbname=millrace]
@@ -11,7 +11,8 @@ import psycopg
 
 SERVER = " ".join(sys.argv[1:]) or "host=127.0.0.1 port=5433 user=millrace dbname=millrace"
 
-with psycopg.connect(SERVER, autocommit=True) as connection:
+
+def follow(connection):
     connection.execute("CREATE TABLE IF NOT EXISTS orders (id INT PRIMARY KEY, customer TEXT, amount INT)")
     connection.execute(
         "CREATE MATERIALIZED VIEW IF NOT EXISTS totals AS"
@@ -26,7 +27,19 @@ with psycopg.connect(SERVER, autocommit=True) as connection:
             if op == "upsert":
                 totals[customer] = total
             else:
-                del totals[customer]
+                totals.pop(customer, None)
         elif has_changed:
             has_changed = False
-            print(json.dumps(totals, sort_keys=True), flush=True)
+            # A key can be NULL, which is None here and has no place among texts: it comes last.
+            rows = sorted(totals.items(), key=lambda row: (row[0] is None, row[0] or ""))
+            print(json.dumps(rows), flush=True)
+
+
+connection = psycopg.connect(SERVER, autocommit=True)
+try:
+    follow(connection)
+except KeyboardInterrupt:
+    pass
+finally:
+    # Not `with`: that would first read the changes to their end, and there is none.
+    connection.close()

@@ -1,10 +1,10 @@
 {#-
   A materialized view that is always right: nothing is refreshed. It is filled when it is made, and again only when its query is another
-  or with --full-refresh. It can be read meanwhile, and what reads it stays.
+  (comments and spaces are not a part of it) or with --full-refresh. It can be read meanwhile, and what reads it stays.
 -#}
 {% materialization millrace_view, default %}
   {%- set before = millrace.definition(this) -%}
-  {%- set is_same = before == sql.strip().rstrip(";").strip() and not should_full_refresh() -%}
+  {%- set is_same = before is not none and millrace.meaning(before) == millrace.meaning(sql) and not should_full_refresh() -%}
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
   {% if is_same %}

@@ -6,7 +6,7 @@
 //! * A block behind `<!-- file: server/x/y.rs -->` is that file.
 //! * A block of `sh` behind `<!-- shell -->`, or `<!-- shell: SQL that is run before -->`, runs on a server of its own; the ports of the page
 //!   stand for the server's. A block right behind it is how its output begins: space, numbers and ids may be others.
-//! * The programs are in [`programs`].
+//! * The programs are in [`programs`], what is given to Prometheus in [`monitoring`].
 //! * A block that begins with psql's prompt is a session: psql is asked, and has to answer exactly what stands there. With
 //!   `MILLRACE_DOCS=update` in the environment the answers are written into the file instead. Without psql (`MILLRACE_POSTGRES_BIN`
 //!   names its folder) sessions run all the same, and their rows and numbers are not compared. `<!-- continued -->` in front of it:
@@ -14,6 +14,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod monitoring;
 mod programs;
 
 use std::io::Read;
