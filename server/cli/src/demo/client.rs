@@ -31,8 +31,10 @@ impl Client {
         let failed = |error| DemoError::sql("connecting", error);
         let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
         tokio::spawn(async move {
-            // Whoever waits for an answer hears of a lost connection.
-            let _ = connection.await;
+            // Whoever waits for an answer hears of a lost connection, but not why.
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection of the demo has ended");
+            }
         });
         Ok(Client { client })
     }

@@ -20,7 +20,7 @@ use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
 use self::text::{sql_lines, table_lines, table_width};
 use super::acts::{ACTS, Event, STEPS};
-use super::frame::{Frame, Outcome};
+use super::frame::{Beside, Frame, Outcome, milliseconds};
 
 /// From this size on all views are shown at once.
 const WIDE: (u16, u16) = (140, 40);
@@ -33,8 +33,7 @@ const ACCENT: Color = Color::Cyan;
 pub fn draw(shown: &Frame, target: &mut ratatui::Frame<'_>) {
     let area = target.area();
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
-        let words = format!("{}\n{}", ACTS[shown.act].title, shown.progress());
-        target.render_widget(Paragraph::new(words).wrap(Wrap { trim: true }), area);
+        target.render_widget(small(shown), area);
         return;
     }
     let is_wide = area.width >= WIDE.0 && area.height >= WIDE.1;
@@ -52,7 +51,7 @@ pub fn draw(shown: &Frame, target: &mut ratatui::Frame<'_>) {
         Span::raw(format!("   {}", shown.progress())),
     ]);
     target.render_widget(title, head);
-    target.render_widget(step_line(shown.act), steps);
+    target.render_widget(step_line(shown), steps);
     target.render_widget(act_words(shown), words);
     if is_wide {
         draw_wide(shown, target, body);
@@ -63,7 +62,40 @@ pub fn draw(shown: &Frame, target: &mut ratatui::Frame<'_>) {
     target.render_widget(foot_lines(shown), foot);
 }
 
-fn step_line(act: usize) -> Line<'static> {
+/// What fits on any screen, the most important first: the end may be cut.
+fn small(shown: &Frame) -> Paragraph<'static> {
+    let mut lines = vec![
+        Line::from(ACTS[shown.act].title.bold()),
+        Line::raw(shown.progress()),
+    ];
+    if let Some([median, _]) = shown.freshness(Beside::Nothing) {
+        lines.push(Line::raw(format!("fresh after {}", milliseconds(median))));
+    }
+    lines.extend(changed_line(shown));
+    lines.push(Line::from(shown.addresses.psql().bold()));
+    lines.push(Line::from(shown.addresses.console().bold()));
+    lines.push(Line::from(
+        "Enter goes on, q ends; a larger window shows more".dim(),
+    ));
+    Paragraph::new(lines).wrap(Wrap { trim: true })
+}
+
+/// The names of what others have changed.
+fn changed_line(shown: &Frame) -> Option<Line<'static>> {
+    let names: Vec<&str> = shown
+        .changed
+        .iter()
+        .filter_map(|line| line.split(':').next())
+        .collect();
+    let text = format!("changed by you: {}", names.join(", "));
+    (!names.is_empty()).then(|| Line::from(text.fg(Color::Yellow)))
+}
+
+fn step_line(shown: &Frame) -> Line<'static> {
+    if let Some(line) = changed_line(shown) {
+        return line;
+    }
+    let act = shown.act;
     let mut spans = vec![];
     for (index, step) in STEPS.iter().enumerate() {
         let text = format!(" {} {step} ", index + 1);
@@ -86,7 +118,7 @@ fn act_words(shown: &Frame) -> Paragraph<'static> {
                 renamed.sentence()
             )
         }
-        (Event::Kill, Some(Outcome::Killed(killed, checked))) => killed.sentence(*checked),
+        (Event::Kill, Some(Outcome::Killed(killed, checked))) => killed.sentence(checked),
         _ => act.words_on_screen(),
     };
     Paragraph::new(vec![Line::from(act.title.bold()), Line::raw(words)]).wrap(Wrap { trim: true })
@@ -103,12 +135,18 @@ fn foot_lines(shown: &Frame) -> Paragraph<'static> {
     ])
 }
 
+/// What stands above a view that others have changed.
+fn changed_title(name: &str) -> String {
+    format!("{name}: changed by you")
+}
+
 /// The act's SQL, and beside it its view or what came of it.
 fn draw_act(shown: &Frame, target: &mut ratatui::Frame<'_>, area: Rect) {
     let act = &ACTS[shown.act];
     let view = &VIEWS[act.view];
     let panel = &shown.panels[act.view];
     let heavy;
+    let changed = changed_title(view.name);
     let (name, table, lights) = match (act.event, &shown.outcome) {
         (Event::Rename, Some(Outcome::Renamed(renamed))) => {
             heavy = renamed.table();
@@ -118,10 +156,11 @@ fn draw_act(shown: &Frame, target: &mut ratatui::Frame<'_>, area: Rect) {
             heavy = killed.table();
             ("what came of it", &heavy, None)
         }
-        (Event::Heavy(_), _) => {
+        (Event::Alone | Event::Heavy(_), _) => {
             heavy = shown.comparison();
             ("from sending to reading", &heavy, None)
         }
+        _ if panel.is_changed => (changed.as_str(), &panel.table, None),
         _ => (view.name, &panel.table, Some(&panel.lights)),
     };
     let right = table_width(table)
@@ -148,7 +187,12 @@ fn draw_act(shown: &Frame, target: &mut ratatui::Frame<'_>, area: Rect) {
         "SQL"
     };
     target.render_widget(sql.block(block(sql_title)), left);
-    let lines = table_lines(table, lights, shown.elapsed, usize::from(right.height) - 1);
+    let lines = table_lines(
+        table,
+        lights,
+        shown.elapsed,
+        usize::from(right.height).saturating_sub(1),
+    );
     target.render_widget(Paragraph::new(lines).block(block(name)), right);
 }
 
@@ -177,7 +221,10 @@ fn draw_wide(shown: &Frame, target: &mut ratatui::Frame<'_>, area: Rect) {
         };
         let block = Block::bordered()
             .border_style(border)
-            .title(format!(" {}: {} ", view.name, view.kind));
+            .title(match panel.is_changed {
+                true => format!(" {} ", changed_title(view.name)),
+                false => format!(" {}: {} ", view.name, view.kind),
+            });
         let inner = block.inner(place);
         target.render_widget(block, place);
         let sql = Paragraph::new(sql_lines(&format!("{};", view.create()))).wrap(Wrap { trim: false });

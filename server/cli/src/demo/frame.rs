@@ -9,7 +9,7 @@ use millrace_console::flights::VIEWS;
 use super::acts::Policy;
 use super::lights::Lights;
 use super::pace::percentile;
-use super::replay::{Killed, Renamed};
+use super::replay::{Checked, Killed, Renamed};
 use super::schema::RENAMED_FROM_TO;
 use crate::table::ResultTable;
 
@@ -72,6 +72,8 @@ pub struct Panel {
     pub table: ResultTable,
     /// What changed of late.
     pub lights: Lights,
+    /// Whether others have changed the view, so that it cannot be read as the demo made it.
+    pub is_changed: bool,
 }
 
 /// What ran beside the views when a batch was sent.
@@ -79,6 +81,8 @@ pub struct Panel {
 pub enum Beside {
     /// Nothing.
     Nothing,
+    /// Nothing, and batches are sent as they are beside heavy queries, to be compared with those.
+    Alone,
     /// Heavy queries under a policy.
     Heavy(Policy),
     /// The server was killed, and started again.
@@ -101,8 +105,8 @@ pub struct Sample {
 pub enum Outcome {
     /// An airline got another's name.
     Renamed(Renamed),
-    /// The server was killed, and is back; and how long the queries took that its views were compared with.
-    Killed(Killed, Duration),
+    /// The server was killed, and is back; and what its views were compared with.
+    Killed(Killed, Checked),
 }
 
 /// What is shown now.
@@ -126,6 +130,8 @@ pub struct Frame {
     pub samples: Vec<Sample>,
     /// What happened last.
     pub outcome: Option<Outcome>,
+    /// What others have changed, a line each.
+    pub changed: Vec<String>,
     /// Since the start.
     pub elapsed: Duration,
 }
@@ -143,6 +149,7 @@ impl Frame {
             panels: VIEWS.iter().map(|_| Panel::default()).collect(),
             samples: vec![],
             outcome: None,
+            changed: vec![],
             elapsed: Duration::ZERO,
         }
     }
@@ -167,10 +174,10 @@ impl Frame {
         (!values.is_empty()).then(|| [50, 99].map(|percent| percentile(&values, percent)))
     }
 
-    /// The freshness beside nothing and beside heavy queries, as a table.
+    /// The freshness beside nothing and beside heavy queries, as a table: of batches that were sent alike, for as long.
     pub fn comparison(&self) -> ResultTable {
         let kinds = [
-            (Beside::Nothing, "nothing"),
+            (Beside::Alone, "nothing"),
             (Beside::Heavy(Policy::Pausing), "SELECTs, paused"),
             (Beside::Heavy(Policy::InTurn), "SELECTs, in turn"),
         ];
@@ -225,12 +232,39 @@ impl Killed {
         )
     }
 
-    /// The same in words, where the queries that the views were compared with took so long.
-    pub fn sentence(&self, checked: Duration) -> String {
+    /// The same in words, with what the views were compared with.
+    pub fn sentence(&self, checked: &Checked) -> String {
+        let which = match &checked.changed[..] {
+            [] => "All four views equal their queries".to_owned(),
+            changed => format!(
+                "Changed by you: {}; the other views equal their queries",
+                changed.join(", ")
+            ),
+        };
         format!(
-            "All four views equal their queries, run over what is there ({}); from the kill to the first right answer it took {}.",
-            milliseconds(checked),
+            "{which}, run over what is there ({}); from the kill to the first right answer it took {}.",
+            milliseconds(checked.took),
             milliseconds(self.down_for)
+        )
+    }
+}
+
+impl Checked {
+    /// The last line of the demo.
+    pub fn sentence(&self) -> String {
+        let views = if self.same == 1 {
+            "view equals its query"
+        } else {
+            "views equal their queries"
+        };
+        let changed = match &self.changed[..] {
+            [] => String::new(),
+            changed => format!("; changed by you: {}", changed.join(", ")),
+        };
+        format!(
+            "check: {} {views} over all of the data (run in {}){changed}",
+            self.same,
+            milliseconds(self.took)
         )
     }
 }
@@ -272,6 +306,24 @@ pub fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_checked_is_told_with_what_could_not_be() {
+        let took = Duration::from_millis(7);
+        let checked = |same, changed: &[&'static str]| Checked {
+            took,
+            same,
+            changed: changed.to_vec(),
+        };
+        assert_eq!(
+            checked(4, &[]).sentence(),
+            "check: 4 views equal their queries over all of the data (run in 7.0 ms)"
+        );
+        assert_eq!(
+            checked(1, &["punctuality", "maker_miles"]).sentence(),
+            "check: 1 view equals its query over all of the data (run in 7.0 ms); changed by you: punctuality, maker_miles"
+        );
+    }
 
     #[test]
     fn thousands_are_apart() {

@@ -15,7 +15,7 @@ use super::client::Client;
 use super::frame::milliseconds;
 use super::heavy::{HEAVY, Heavy, sessions};
 use super::pace::{Rate, percentile};
-use super::replay::Replay;
+use super::replay::{Replay, Sent};
 
 /// Flights a second, and of a batch.
 const RATE: NonZeroU32 = NonZeroU32::new(1_000).expect("it is not zero");
@@ -125,10 +125,18 @@ async fn watched(
     let mut line_at = Duration::from_secs(1);
     while begin.elapsed() < length && !replay.is_stopped() {
         replay.wait().await;
-        let Some(freshness) = replay.send(BATCH_ROWS).await? else {
-            break;
-        };
-        second.push(freshness);
+        match replay.send(BATCH_ROWS).await? {
+            Sent::Seen(freshness) => second.push(freshness),
+            Sent::Nothing if !replay.is_cut_off() => {
+                // The month is over, and the part is not: the next one.
+                replay.next_pass();
+                continue;
+            }
+            Sent::Unseen | Sent::Nothing => {
+                let changed = replay.changes().lines().join("; ");
+                return Err(DemoError::Changed(changed));
+            }
+        }
         let elapsed = begin.elapsed();
         if elapsed >= line_at || elapsed >= length {
             let [p50, p99] = [50, 99].map(|percent| percentile(&second, percent));

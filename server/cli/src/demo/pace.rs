@@ -86,8 +86,8 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Counts a batch that is visible `now`, `freshness` after it was sent.
-    pub fn record(&mut self, rows: u64, freshness: Duration, now: Duration) {
+    /// Counts a batch that is there `now`, and visible so long after it was sent, if that is known.
+    pub fn record(&mut self, rows: u64, freshness: Option<Duration>, now: Duration) {
         self.rows += rows;
         self.batches += 1;
         self.elapsed = now;
@@ -95,8 +95,10 @@ impl Meter {
         while self.recent.len() > 2 && now.saturating_sub(self.recent[1].0) >= RATE_WINDOW {
             self.recent.pop_front();
         }
-        let microseconds = u64::try_from(freshness.as_micros()).unwrap_or(u64::MAX);
-        self.freshness_microseconds.saturating_record(microseconds);
+        if let Some(freshness) = freshness {
+            let microseconds = u64::try_from(freshness.as_micros()).unwrap_or(u64::MAX);
+            self.freshness_microseconds.saturating_record(microseconds);
+        }
     }
 
     /// Rows that were sent and seen.
@@ -194,10 +196,10 @@ mod tests {
         assert_eq!(meter.rows_per_second(), 0.0);
         // Ten slow seconds, then ten at ten times the rate.
         for second in 1..=10 {
-            meter.record(100, Duration::from_millis(2), Duration::from_secs(second));
+            meter.record(100, Some(Duration::from_millis(2)), Duration::from_secs(second));
         }
         for second in 11..=20 {
-            meter.record(1000, Duration::from_millis(50), Duration::from_secs(second));
+            meter.record(1000, Some(Duration::from_millis(50)), Duration::from_secs(second));
         }
         assert_eq!((meter.rows(), meter.batches()), (11_000, 20));
         assert_eq!(meter.rows_per_second(), 550.0);

@@ -13,13 +13,42 @@ use tokio::sync::watch;
 use tokio::time::timeout_at;
 
 use super::DemoError;
+use super::changes::Changes;
 use super::client::Client;
 use super::data::{self, Flight};
 use super::pace::{Meter, Rate};
 use super::schema::{RENAMED_FROM_TO, rename};
 use super::server::ServerProcess;
 
-const COPY_FLIGHTS: &str = "COPY flights FROM STDIN";
+/// By name, so that a column that somebody adds is in nobody's way.
+const COPY_FLIGHTS: &str = "COPY flights (sched_dep, carrier, flight, tailnum, origin, dest, dep_delay, arr_delay, air_time, distance) \
+                            FROM STDIN";
+/// The stream that they go to.
+const FLIGHTS: &str = "flights";
+/// The table in which an airline gets another name.
+const AIRLINES: &str = "airlines";
+
+/// What became of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// A view has it, so long after it was sent.
+    Seen(Duration),
+    /// It is acknowledged; the view that would show it was changed.
+    Unseen,
+    /// There was none: the month is over, or somebody has changed the stream.
+    Nothing,
+}
+
+/// What the views were compared with.
+#[derive(Debug, Clone, Default)]
+pub struct Checked {
+    /// How long the queries took.
+    pub took: Duration,
+    /// Views that equal their queries.
+    pub same: usize,
+    /// Views that others have changed.
+    pub changed: Vec<&'static str>,
+}
 
 /// A replay that goes on.
 pub struct Replay {
@@ -42,6 +71,8 @@ pub struct Replay {
     /// Those that departed: what the views must add up to.
     departed: u64,
     clock: Option<NaiveDateTime>,
+    changes: Changes,
+    is_cut_off: bool,
 }
 
 /// A change of an airline's name, and what came of it.
@@ -91,8 +122,10 @@ impl Replay {
             );
             client.copy(&copy, file.csv()).await?;
         }
+        let changes = Changes::none(&client).await?;
         Ok(Replay {
             client,
+            changes,
             pg,
             rate,
             stop,
@@ -105,6 +138,7 @@ impl Replay {
             acknowledged: 0,
             departed: 0,
             clock: None,
+            is_cut_off: false,
         })
     }
 
@@ -124,6 +158,16 @@ impl Replay {
     /// Whether somebody asked for the end.
     pub fn is_stopped(&self) -> bool {
         *self.stop.borrow()
+    }
+
+    /// What others have changed.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Whether no flight can be sent any more, because the stream is another.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off
     }
 
     /// What was measured.
@@ -156,20 +200,27 @@ impl Replay {
         let _ = timeout_at(due.into(), asked).await;
     }
 
-    /// Sends the next batch, of at most so many flights, and returns when a view contains it: how long that took. `None` at the
-    /// end of the month.
+    /// Sends the next batch, of at most so many flights, and returns when a view contains it.
     ///
     /// # Errors
     /// The server failed, or the view does not contain what was sent.
-    pub async fn send(&mut self, rows_max: usize) -> Result<Option<Duration>, DemoError> {
-        let Some(batch) = self.next_batch(rows_max) else {
-            return Ok(None);
+    pub async fn send(&mut self, rows_max: usize) -> Result<Sent, DemoError> {
+        let batch = match self.next_batch(rows_max) {
+            Some(batch) if !self.is_cut_off => batch,
+            _ => return Ok(Sent::Nothing),
         };
         let sent = Instant::now();
-        self.deliver(&batch).await?;
-        let now = Instant::now();
-        self.meter.record(batch.rows, now - sent, now - self.started);
-        Ok(Some(now - sent))
+        let sent = match self.deliver(&batch).await? {
+            Sent::Seen(_) => Sent::Seen(sent.elapsed()),
+            other => other,
+        };
+        let freshness = match sent {
+            Sent::Seen(freshness) => Some(freshness),
+            Sent::Unseen => None,
+            Sent::Nothing => return Ok(Sent::Nothing),
+        };
+        self.meter.record(batch.rows, freshness, self.started.elapsed());
+        Ok(sent)
     }
 
     fn next_batch(&self, rows_max: usize) -> Option<Batch> {
@@ -190,10 +241,23 @@ impl Replay {
     }
 
     /// Sends a batch and returns when a view contains it.
-    async fn deliver(&mut self, batch: &Batch) -> Result<(), DemoError> {
-        self.copy(batch).await?;
+    async fn deliver(&mut self, batch: &Batch) -> Result<Sent, DemoError> {
+        match self.copy(batch).await {
+            Ok(_) => {}
+            Err(DemoError::Changed(how)) => {
+                self.changes.note(FLIGHTS, how);
+                self.is_cut_off = true;
+                // The driver gives up a connection whose COPY is refused between being prepared and begun.
+                self.client = Client::connect(self.pg).await?;
+                return Ok(Sent::Nothing);
+            }
+            Err(error) => return Err(error),
+        }
         self.count(batch);
-        self.see().await
+        Ok(match self.see().await? {
+            true => Sent::Seen(Duration::ZERO),
+            false => Sent::Unseen,
+        })
     }
 
     async fn copy(&self, batch: &Batch) -> Result<u64, DemoError> {
@@ -209,35 +273,90 @@ impl Replay {
         self.clock = Some(batch.clock);
     }
 
-    /// Reads the view that is to contain all that was sent. There may be more: others have the address, too.
-    async fn see(&self) -> Result<(), DemoError> {
+    /// Reads the view that is to contain all that was sent. There may be more: others have the address, too. False: others have
+    /// changed the view, and it says nothing of what was sent.
+    async fn see(&mut self) -> Result<bool, DemoError> {
+        let view = &VIEWS[0];
+        if self.changes.has(view.name) {
+            return Ok(false);
+        }
         let sum = format!("SELECT coalesce(sum(departed), 0) FROM {CARRIER_DELAYS}");
-        let visible = self.client.number(&sum).await?;
-        if visible >= self.departed {
-            Ok(())
-        } else {
-            Err(DemoError::NotVisible {
+        let visible = match self.client.number(&sum).await {
+            Ok(visible) if visible >= self.departed => return Ok(true),
+            Ok(visible) => visible,
+            Err(DemoError::Changed(how)) => {
+                self.changes.note(view.name, how);
+                return Ok(false);
+            }
+            Err(error) if !self.changes.is_as_made(&self.client, view).await? => {
+                tracing::debug!(%error, "a view that was changed");
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        if !self.changes.is_as_made(&self.client, view).await? {
+            return Ok(false);
+        }
+        // Both of one moment.
+        let both = format!(
+            "SELECT coalesce(sum(departed), 0) FROM {CARRIER_DELAYS}\nUNION ALL SELECT coalesce(sum(departed), 0) FROM ({}) AS q",
+            view.query
+        );
+        let both = self.client.rows(&both).await?.rows;
+        match &both[..] {
+            [kept, batch] if kept == batch => {
+                self.changes.note(FLIGHTS, "rows were removed");
+                let number = kept.first().and_then(|number| number.as_deref()?.parse().ok());
+                self.departed = number.unwrap_or(visible);
+                Ok(true)
+            }
+            _ => Err(DemoError::NotVisible {
                 view: CARRIER_DELAYS,
                 sent: self.departed,
                 visible,
-            })
+            }),
         }
     }
 
-    /// Gives an airline another's name: the rows that came before move from group to group.
+    /// Gives an airline another's name: the rows that came before move from group to group. `None`: others have changed the table
+    /// or the view.
     ///
     /// # Errors
     /// The server failed.
-    pub async fn rename(&mut self) -> Result<Renamed, DemoError> {
+    pub async fn rename(&mut self) -> Result<Option<Renamed>, DemoError> {
         let statement = rename(self.pass);
-        let before = self.departed_of_renamed().await?;
+        let before = self.departed_of_renamed().await;
+        let Some(before) = self.or_changed(AIRLINE_DELAYS, before)? else {
+            return Ok(None);
+        };
         let sent = Instant::now();
-        self.client.run(&statement).await?;
-        let after = self.departed_of_renamed().await?;
-        Ok(Renamed {
-            took: sent.elapsed(),
+        let updated = self.client.run(&statement).await;
+        if self.or_changed(AIRLINES, updated)?.is_none() {
+            return Ok(None);
+        }
+        let after = self.departed_of_renamed().await;
+        let took = sent.elapsed();
+        let after = self.or_changed(AIRLINE_DELAYS, after)?;
+        Ok(after.map(|after| Renamed {
+            took,
             departed: [before, after],
-        })
+        }))
+    }
+
+    /// `None`, noted, where something failed because others have changed this relation.
+    fn or_changed<T>(
+        &mut self,
+        name: &'static str,
+        outcome: Result<T, DemoError>,
+    ) -> Result<Option<T>, DemoError> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(DemoError::Changed(how)) => {
+                self.changes.note(name, how);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The flights of the two names; `None` where the view has no such row.
@@ -257,7 +376,7 @@ impl Replay {
     }
 
     /// Kills the server while a batch is on its way to it, starts it again, and looks for everything that was acknowledged.
-    /// `None` at the end of the month.
+    /// `None` at the end of the month, or where others have changed the stream.
     ///
     /// # Errors
     /// The server does not start, or has other flights than those that were acknowledged, with or without the batch.
@@ -270,8 +389,14 @@ impl Replay {
             return Ok(None);
         };
         const COUNT: &str = "SELECT count(*) FROM flights";
-        // With those that others have sent.
-        let acknowledged = self.client.number(COUNT).await?.max(self.acknowledged);
+        // With those that others have sent, and without those that others have removed.
+        let counted = self.client.number(COUNT).await;
+        let Some(acknowledged) = self.or_changed(FLIGHTS, counted)? else {
+            return Ok(None);
+        };
+        if acknowledged < self.acknowledged {
+            self.changes.note(FLIGHTS, "rows were removed");
+        }
         let killed = Instant::now();
         let (copied, process) = tokio::join!(self.copy(&batch), async { server.kill() });
         let process = process?;
@@ -291,7 +416,8 @@ impl Replay {
             self.deliver(&batch).await?;
         }
         let now = Instant::now();
-        self.meter.record(batch.rows, now - killed, now - self.started);
+        self.meter
+            .record(batch.rows, Some(now - killed), now - self.started);
         Ok(Some(Killed {
             process,
             acknowledged,
@@ -301,20 +427,37 @@ impl Replay {
         }))
     }
 
-    /// Compares every view with its query, run once over everything that was sent; says how long these queries took.
+    /// Compares every view with its query, run once over everything that was sent, but for views that others have changed.
     ///
     /// # Errors
     /// The server failed, or a view differs.
-    pub async fn check(&self) -> Result<Duration, DemoError> {
-        let mut took = Duration::ZERO;
+    pub async fn check(&mut self) -> Result<Checked, DemoError> {
+        let mut checked = Checked::default();
         for view in &VIEWS {
-            let all = format!("SELECT * FROM {}", view.name);
-            let mut kept = self.client.rows(&all).await?.rows;
+            if !self.changes.is_as_made(&self.client, view).await? {
+                checked.changed.push(view.name);
+                continue;
+            }
+            // Both of one moment: others may be at work.
+            let both = format!(
+                "SELECT 0 AS side, kept.* FROM {} AS kept\nUNION ALL SELECT 1, q.* FROM ({}) AS q",
+                view.name, view.query
+            );
             let started = Instant::now();
-            let mut batch = self.client.rows(view.query).await?.rows;
-            took += started.elapsed();
-            kept.sort();
-            batch.sort();
+            let rows = self.client.rows(&both).await;
+            let Some(rows) = self.or_changed(view.name, rows)? else {
+                checked.changed.push(view.name);
+                continue;
+            };
+            checked.took += started.elapsed();
+            let (mut kept, mut batch): (Vec<_>, Vec<_>) = rows
+                .rows
+                .into_iter()
+                .partition(|row| matches!(row.first(), Some(Some(side)) if side == "0"));
+            for side in [&mut kept, &mut batch] {
+                side.iter_mut().for_each(|row| drop(row.remove(0)));
+                side.sort();
+            }
             if kept != batch {
                 return Err(DemoError::Differs {
                     view: view.name,
@@ -322,8 +465,9 @@ impl Replay {
                     rows_batch: batch.len(),
                 });
             }
+            checked.same += 1;
         }
-        Ok(took)
+        Ok(checked)
     }
 }
 

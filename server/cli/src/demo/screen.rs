@@ -9,10 +9,11 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::changes::Looker;
 use super::client::Client;
 use super::draw::draw;
 use super::stop::Stop;
-use super::story::{Stage, read_views};
+use super::story::Stage;
 
 /// The time between two screens.
 const FRAME_INTERVAL: Duration = Duration::from_millis(66);
@@ -109,19 +110,19 @@ pub async fn look(stage: Arc<Stage>) {
     let pg = stage.frame().addresses.pg;
     let mut ticks = interval(LOOK_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut client: Option<Client> = None;
+    let mut looker: Option<Looker> = None;
     loop {
         ticks.tick().await;
-        let connected = match client.take() {
-            Some(client) => client,
+        let mut connected = match looker.take() {
+            Some(looker) => looker,
             None => match Client::connect(pg).await {
-                Ok(client) => client,
+                Ok(client) => Looker::new(client),
                 Err(_) => continue,
             },
         };
-        if let Ok(tables) = read_views(&connected).await {
-            stage.show(tables);
-            client = Some(connected);
+        if let Ok(seen) = connected.look().await {
+            stage.show(seen);
+            looker = Some(connected);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! plain lines.
 
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,16 +11,18 @@ use millrace_console::flights::VIEWS;
 
 use super::DemoError;
 use super::acts::{ACTS, Act, Event, flights_until};
+use super::changes::Seen;
 use super::client::Client;
 use super::frame::{Addresses, Beside, Frame, Outcome, Sample, freshness, grouped};
 use super::heavy::Heavy;
 use super::pace::{Rate, percentile};
-use super::replay::Replay;
+use super::replay::{Replay, Sent};
 use super::server::ServerProcess;
-use crate::table::ResultTable;
 
-/// Flights of a batch beside heavy queries: small ones, so that there are many to compare.
-const HEAVY_BATCH_ROWS: usize = 20;
+/// Flights of a batch in the acts that are compared: small ones, so that there are many. And how many a second, whatever the pace of
+/// the others.
+const COMPARED_BATCH_ROWS: usize = 20;
+const COMPARED_RATE: Rate = Rate::RowsPerSecond(NonZeroU32::new(450).expect("it is not zero"));
 /// Samples that are kept, where the replay goes on forever.
 const SAMPLES_MAX: usize = 20_000;
 
@@ -53,26 +56,17 @@ impl Stage {
     }
 
     /// Shows what the views hold.
-    pub fn show(&self, tables: Vec<ResultTable>) {
+    pub fn show(&self, seen: Vec<Seen>) {
         let mut frame = self.frame();
         let now = frame.elapsed;
-        for (panel, table) in frame.panels.iter_mut().zip(tables) {
-            panel.lights.observe(&table, now);
-            panel.table = table;
+        for (panel, seen) in frame.panels.iter_mut().zip(seen) {
+            panel.is_changed = matches!(seen, Seen::Changed);
+            if let Seen::Rows(table) = seen {
+                panel.lights.observe(&table, now);
+                panel.table = table;
+            }
         }
     }
-}
-
-/// Reads every view.
-///
-/// # Errors
-/// The server failed.
-pub async fn read_views(client: &Client) -> Result<Vec<ResultTable>, DemoError> {
-    let mut tables = Vec::with_capacity(VIEWS.len());
-    for view in &VIEWS {
-        tables.push(client.rows(view.show).await?);
-    }
-    Ok(tables)
 }
 
 /// One play of the month.
@@ -113,12 +107,17 @@ impl<W: Write> Story<'_, W> {
                     admin.run("ALTER SYSTEM RESET scheduler_policy").await?;
                     played?;
                 }
-                Event::Watch | Event::Rename | Event::Kill => self.send_flights(index, act).await?,
+                Event::Watch | Event::Alone | Event::Rename | Event::Kill => {
+                    self.send_flights(index, act).await?;
+                }
             }
             if self.replay.is_stopped() {
                 return Ok(());
             }
             self.tell_end(act, began).await?;
+            if self.replay.is_cut_off() {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -156,7 +155,11 @@ impl<W: Write> Story<'_, W> {
     }
 
     async fn send_flights(&mut self, index: usize, act: &Act) -> Result<(), DemoError> {
-        self.replay.keep_pace(self.rate);
+        self.replay.keep_pace(if act.is_compared() {
+            COMPARED_RATE
+        } else {
+            self.rate
+        });
         let (start, all) = self.replay.progress();
         let end = flights_until(index, all);
         let is_last = index + 1 == ACTS.len();
@@ -172,27 +175,28 @@ impl<W: Write> Story<'_, W> {
                 match act.event {
                     Event::Rename => self.rename().await?,
                     Event::Kill => self.kill().await?,
-                    Event::Watch | Event::Heavy(_) => {}
+                    Event::Watch | Event::Alone | Event::Heavy(_) => {}
                 }
                 has_happened = true;
             }
-            let rows = match act.event {
-                Event::Heavy(_) => HEAVY_BATCH_ROWS,
-                _ => self.rate.batch_rows(),
-            };
-            let rows = if is_last {
-                rows
+            // What is compared is not cut short by its share of the flights.
+            let rows = if act.is_compared() {
+                COMPARED_BATCH_ROWS
+            } else if is_last {
+                self.rate.batch_rows()
             } else {
-                rows.min(end.saturating_sub(sent).max(1))
+                self.rate.batch_rows().min(end.saturating_sub(sent).max(1))
             };
             let beside = match act.event {
                 Event::Heavy(policy) => Beside::Heavy(policy),
+                Event::Alone => Beside::Alone,
                 _ => Beside::Nothing,
             };
             let is_sent = self.send(rows, beside).await?;
             let (sent, _) = self.replay.progress();
             let timed_out = began.elapsed() >= act.lasts(month);
-            is_over = !is_sent || (!is_last && (sent >= end || timed_out || self.is_skipped()));
+            let is_all_sent = sent >= end && !act.is_compared();
+            is_over = !is_sent || (!is_last && (is_all_sent || timed_out || self.is_skipped()));
         }
         Ok(())
     }
@@ -204,25 +208,44 @@ impl<W: Write> Story<'_, W> {
 
     /// Sends a batch; says whether there was one.
     async fn send(&mut self, rows: usize, beside: Beside) -> Result<bool, DemoError> {
-        let Some(freshness) = self.replay.send(rows).await? else {
-            return Ok(false);
-        };
-        self.note(freshness, beside);
+        let sent = self.replay.send(rows).await?;
+        self.tell_changes()?;
+        match sent {
+            Sent::Seen(freshness) => self.note(Some(freshness), beside),
+            Sent::Unseen => self.note(None, beside),
+            Sent::Nothing => return Ok(false),
+        }
         Ok(true)
     }
 
-    fn note(&self, freshness: Duration, beside: Beside) {
+    /// Shows what others have changed; in plain lines what is new of it.
+    fn tell_changes(&mut self) -> Result<(), DemoError> {
+        let changed = self.replay.changes().lines();
+        let mut frame = self.stage.frame();
+        if frame.changed.len() == changed.len() {
+            return Ok(());
+        }
+        if let Some(lines) = &mut self.lines {
+            for line in changed.iter().filter(|line| !frame.changed.contains(line)) {
+                writeln!(lines, "\n{line}")?;
+            }
+        }
+        frame.changed = changed;
+        Ok(())
+    }
+
+    fn note(&self, freshness: Option<Duration>, beside: Beside) {
         let meter = self.replay.meter();
         let mut frame = self.stage.frame();
         let at = frame.elapsed;
         if frame.samples.len() >= SAMPLES_MAX {
             frame.samples.drain(..SAMPLES_MAX / 2);
         }
-        frame.samples.push(Sample {
+        frame.samples.extend(freshness.map(|freshness| Sample {
             at,
             freshness,
             beside,
-        });
+        }));
         frame.clock = self.replay.clock();
         frame.rows = meter.rows();
         frame.rows_a_pass = self.replay.progress().1 as u64;
@@ -231,19 +254,21 @@ impl<W: Write> Story<'_, W> {
 
     async fn rename(&mut self) -> Result<(), DemoError> {
         let renamed = self.replay.rename().await?;
-        self.stage.frame().outcome = Some(Outcome::Renamed(renamed));
-        Ok(())
+        if let Some(renamed) = renamed {
+            self.stage.frame().outcome = Some(Outcome::Renamed(renamed));
+        }
+        self.tell_changes()
     }
 
     async fn kill(&mut self) -> Result<(), DemoError> {
         let killed = self.replay.kill(self.server, self.rate.batch_rows()).await?;
         if let Some(killed) = killed {
-            self.note(killed.down_for, Beside::Kill);
+            self.note(Some(killed.down_for), Beside::Kill);
             let checked = self.replay.check().await?;
             self.stage.frame().outcome = Some(Outcome::Killed(killed, checked));
         }
         self.replay.keep_pace(self.rate);
-        Ok(())
+        self.tell_changes()
     }
 
     fn tell_beginning(&mut self, index: usize, act: &Act) -> Result<(), DemoError> {
@@ -252,7 +277,7 @@ impl<W: Write> Story<'_, W> {
         };
         writeln!(lines, "\n== {} of {}: {}", index + 1, ACTS.len(), act.title)?;
         writeln!(lines, "{}", wrapped(act.words, LINE_WIDTH).join("\n"))?;
-        if !matches!(act.event, Event::Kill) && index + 1 < ACTS.len() {
+        if !matches!(act.event, Event::Kill | Event::Alone) && index + 1 < ACTS.len() {
             writeln!(lines, "\n{}", act.sql())?;
         }
         lines.flush()?;
@@ -264,21 +289,31 @@ impl<W: Write> Story<'_, W> {
             return Ok(());
         }
         let client = Client::connect(self.server.addresses().pg).await?;
-        let shown = client.rows(VIEWS[act.view].show).await?;
+        let view = &VIEWS[act.view];
+        let shown = match client.rows(view.show).await {
+            Ok(shown) => head(&shown.render()),
+            Err(DemoError::Changed(how)) => format!("{}: changed by you ({how})", view.name),
+            Err(error) => return Err(error),
+        };
         let frame = self.stage.frame();
         let text = match (act.event, &frame.outcome) {
             (Event::Rename, Some(Outcome::Renamed(renamed))) => {
                 format!("{}{}", renamed.table().render(), renamed.sentence())
             }
             (Event::Kill, Some(Outcome::Killed(killed, checked))) => {
-                format!("{}{}", killed.table().render(), killed.sentence(*checked))
+                format!("{}{}", killed.table().render(), killed.sentence(checked))
             }
-            (Event::Heavy(_), _) => frame.comparison().render(),
+            (Event::Heavy(_), _) if !frame.comparison().rows.is_empty() => frame.comparison().render(),
             _ => {
                 let own = frame.samples.get(began..).unwrap_or_default();
                 let own: Vec<Duration> = own.iter().map(|sample| sample.freshness).collect();
-                let own = [50, 99].map(|percent| percentile(&own, percent));
-                format!("{}\n{}", head(&shown.render()), freshness(own))
+                match &own[..] {
+                    [] => shown,
+                    _ => format!(
+                        "{shown}\n{}",
+                        freshness([50, 99].map(|percent| percentile(&own, percent)))
+                    ),
+                }
             }
         };
         let progress = frame.progress();

@@ -1,6 +1,75 @@
 //! `millrace demo` to a pipe, from the first line to the last.
 
-use crate::run;
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use crate::{millrace, run};
+
+/// What the demo says when these statements come from somebody else in its second act; it has to end well.
+fn disturbed_by(statements: &[&str]) -> String {
+    let mut child = millrace(&["demo"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("== 2 of 10") {
+        assert_ne!(out.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    let port = said
+        .split(" -p ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
+    for statement in statements {
+        let (status, _, error) = run(&["sql", "-p", &port, "-c", statement]);
+        assert_eq!(status, 0, "{statement}: {error}");
+    }
+    out.read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success(), "{said}");
+    said
+}
+
+#[test]
+fn what_others_change_is_told_and_it_goes_on() {
+    let said = disturbed_by(&[
+        "DROP MATERIALIZED VIEW maker_miles",
+        "ALTER STREAM flights ADD COLUMN mine INT",
+        "TRUNCATE airlines",
+    ]);
+    for expected in [
+        "\nmaker_miles: changed by you (",
+        "== 10 of 10",
+        "Changed by you: maker_miles; the other views equal their queries",
+        "27,004 flights in ",
+        "check: 3 views equal their queries",
+        "; changed by you: maker_miles",
+    ] {
+        assert!(said.contains(expected), "{expected} is missing in\n{said}");
+    }
+    let said = disturbed_by(&[
+        "CREATE OR REPLACE MATERIALIZED VIEW carrier_delays AS SELECT carrier, count(*) AS departed, avg(dep_delay) AS mean_delay, \
+         count(*) AS late FROM flights WHERE dep_delay > 100 GROUP BY carrier",
+    ]);
+    assert!(
+        said.contains("\ncarrier_delays: changed by you (it has another query)"),
+        "{said}"
+    );
+    assert!(said.contains("check: 3 views equal their queries"), "{said}");
+}
+
+#[test]
+fn without_its_stream_it_ends_in_order() {
+    let said = disturbed_by(&["DROP STREAM flights CASCADE"]);
+    for expected in [
+        "flights: changed by you (",
+        "flights cannot be sent any more",
+        "check: 0 views",
+    ] {
+        assert!(said.contains(expected), "{expected} is missing in\n{said}");
+    }
+    assert!(!said.contains("== 10 of 10"), "{said}");
+}
 
 #[test]
 fn the_story_is_told_in_plain_lines_to_a_pipe() {
@@ -11,23 +80,24 @@ fn the_story_is_told_in_plain_lines_to_a_pipe() {
     for expected in [
         "psql:  psql -h 127.0.0.1 -p ",
         "look:  http://127.0.0.1:",
-        "== 1 of 9: A view is a query that stays answered",
+        "== 1 of 10: A view is a query that stays answered",
         "CREATE MATERIALIZED VIEW carrier_delays AS",
         "freshness, from sending a batch to reading it in a view: p50 ",
         "UPDATE airlines SET name = 'American Airlines Inc.' WHERE carrier = 'US';",
         " US Airways Inc. ",
         "| gone",
         "The view was right ",
-        "== 6 of 9: Heavy SELECTs on all cores, paused for the view",
+        "== 6 of 10: First, nothing beside the view",
+        "== 7 of 10: Heavy SELECTs on all cores, paused for the view",
         "ALTER SYSTEM SET scheduler_policy = 'lma';",
         "ALTER SYSTEM SET scheduler_policy = 'fifo';",
         " SELECTs, in turn | ",
-        "== 8 of 9: kill -9, and back",
+        "== 9 of 10: kill -9, and back",
         " killed ",
         ", all there",
         "All four views equal their queries",
         "27,004 flights in ",
-        "check: the 4 views equal their queries",
+        "check: 4 views equal their queries",
     ] {
         let (_, after) = rest
             .split_once(expected)

@@ -51,7 +51,7 @@ pub fn draw(shown: &Frame, target: &mut ratatui::Frame<'_>, area: Rect) {
 
 fn colour(beside: Beside) -> Color {
     match beside {
-        Beside::Nothing => Color::Green,
+        Beside::Nothing | Beside::Alone => Color::Green,
         Beside::Heavy(Policy::Pausing) => Color::Yellow,
         Beside::Heavy(Policy::InTurn) => Color::Red,
         Beside::Kill => Color::Magenta,

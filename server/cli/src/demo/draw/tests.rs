@@ -8,7 +8,7 @@ use ratatui::style::Color;
 
 use super::super::acts::Policy;
 use super::super::frame::{Addresses, Beside, Sample};
-use super::super::replay::{Killed, Renamed};
+use super::super::replay::{Checked, Killed, Renamed};
 use super::*;
 use crate::table::ResultTable;
 
@@ -71,11 +71,12 @@ fn frame(act: usize) -> Frame {
         panel.table = table;
     }
     let beside = |second| match second {
-        36..44 => Beside::Heavy(Policy::Pausing),
-        44..51 => Beside::Heavy(Policy::InTurn),
+        33..39 => Beside::Alone,
+        39..45 => Beside::Heavy(Policy::Pausing),
+        45..51 => Beside::Heavy(Policy::InTurn),
         _ => Beside::Nothing,
     };
-    let end = [9, 17, 22, 27, 36, 44, 51, 56, 60][act];
+    let end = [8, 15, 20, 25, 33, 39, 45, 51, 56, 60][act];
     frame.samples = (0..end)
         .map(|second| Sample {
             at: at(second),
@@ -101,7 +102,11 @@ fn frame(act: usize) -> Frame {
                 ready_after: Duration::from_millis(412),
                 down_for: Duration::from_millis(433),
             },
-            Duration::from_millis(61),
+            Checked {
+                took: Duration::from_millis(61),
+                same: 4,
+                changed: vec![],
+            },
         )),
         _ => None,
     };
@@ -116,7 +121,7 @@ fn terminal(shown: &Frame, (width, height): (u16, u16)) -> Terminal<TestBackend>
 
 fn text(shown: &Frame, size: (u16, u16)) -> String {
     let buffer = terminal(shown, size).backend().buffer().clone();
-    let lines = buffer.content.chunks(usize::from(size.0)).map(|line| {
+    let lines = buffer.content.chunks(usize::from(size.0).max(1)).map(|line| {
         let line: String = line.iter().map(ratatui::buffer::Cell::symbol).collect();
         line.trim_end().to_owned()
     });
@@ -135,12 +140,12 @@ fn the_update_at_80x24() {
 
 #[test]
 fn heavy_queries_at_80x24() {
-    insta::assert_snapshot!(text(&frame(6), (80, 24)));
+    insta::assert_snapshot!(text(&frame(7), (80, 24)));
 }
 
 #[test]
 fn the_killed_server_at_80x24() {
-    insta::assert_snapshot!(text(&frame(7), (80, 24)));
+    insta::assert_snapshot!(text(&frame(8), (80, 24)));
 }
 
 #[test]
@@ -206,12 +211,33 @@ fn what_changed_is_lit() {
 }
 
 #[test]
+fn what_others_have_changed_is_told() {
+    for size in [(40, 15), (80, 24), (200, 60)] {
+        let mut shown = frame(0);
+        shown.changed = vec!["carrier_delays: changed by you (it is gone)".into()];
+        shown.panels[0].is_changed = true;
+        let screen = text(&shown, size);
+        assert!(screen.contains("changed by you: carrier_delays"), "{screen}");
+        if size != (40, 15) {
+            assert!(screen.contains(" carrier_delays: changed by you "), "{screen}");
+        }
+    }
+}
+
+#[test]
 fn any_size_is_drawn() {
     for act in 0..ACTS.len() {
         for size in [
+            (0, 0),
             (1, 1),
             (10, 3),
+            (1, 60),
+            (200, 1),
+            (40, 15),
+            (49, 17),
             (50, 18),
+            (50, 60),
+            (200, 18),
             (79, 23),
             (139, 80),
             (140, 40),
@@ -219,6 +245,17 @@ fn any_size_is_drawn() {
         ] {
             text(&frame(act), size);
         }
+    }
+    // What matters most is on small ones, too.
+    for (words, size) in [
+        ("psql -h 127.0.0.1 -p 5433 -U millrace millrace", (40, 15)),
+        ("2,160 of 27,004 flights", (40, 15)),
+        ("q ends", (40, 15)),
+        ("A view is a query that stays answered", (20, 6)),
+    ] {
+        let screen = text(&frame(0), size);
+        let squeezed: String = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(squeezed.contains(words), "{words} at {size:?}\n{screen}");
     }
     // Before anything was sent.
     let empty = Frame::new(frame(0).addresses);
