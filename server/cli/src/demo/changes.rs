@@ -1,12 +1,14 @@
 //! What others change of the demo's stream, tables and views, over the line that the demo asks to paste: it is told, and the demo
 //! goes on with what is left.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use millrace_console::flights::{VIEWS, View};
 
 use super::DemoError;
 use super::client::Client;
+use crate::table::ResultTable;
 
 /// The queries of the views as the server tells them, right after they were made; and what others have changed since.
 #[derive(Debug, Default)]
@@ -75,7 +77,7 @@ impl Changes {
 #[derive(Debug)]
 pub enum Seen {
     /// Its rows, the ones that matter most first.
-    Rows(crate::table::ResultTable),
+    Rows(ResultTable),
     /// It cannot be read as the demo made it.
     Changed,
 }
@@ -139,50 +141,89 @@ impl Looker {
     }
 }
 
-/// One SELECT over all views of which the columns are known: the number of the view, the place of the row in it, and the values as
-/// texts. `None` if there is none.
+/// One SELECT over all views of which the columns are known: the number of the view, and the values as texts, in no order. `None` if
+/// there is none.
 fn one_select(columns: &[Option<Vec<String>>]) -> Option<String> {
     let width = columns.iter().flatten().map(Vec::len).max()?;
     let parts = columns.iter().enumerate().filter_map(|(number, columns)| {
-        let (rows, order) = VIEWS[number].show.rsplit_once("ORDER BY")?;
+        let columns = columns.as_ref()?;
         let values: Vec<String> = (0..width)
-            .map(|column| match columns.as_ref()?.get(column) {
-                Some(name) => Some(format!("{name}::text AS c{column}")),
-                None => Some(format!("NULL::text AS c{column}")),
+            .map(|column| match columns.get(column) {
+                Some(name) => format!("{name}::text AS c{column}"),
+                None => format!("NULL::text AS c{column}"),
             })
-            .collect::<Option<_>>()?;
+            .collect();
         Some(format!(
-            "SELECT {number} AS view, row_number() OVER (ORDER BY {}) AS place, {} FROM ({}) AS v{number}",
-            order.trim(),
+            "SELECT {number} AS view, {} FROM ({}) AS v{number}",
             values.join(", "),
-            rows.trim()
+            shown_and_order(number).0
         ))
     });
-    Some(parts.collect::<Vec<_>>().join("\nUNION ALL ") + "\nORDER BY 1, 2")
+    Some(parts.collect::<Vec<_>>().join("\nUNION ALL "))
 }
 
-/// The rows of that SELECT, by view.
+/// What shows a view without its order, and that order.
+fn shown_and_order(number: usize) -> (&'static str, &'static str) {
+    let show = VIEWS[number].show;
+    let (rows, order) = show.rsplit_once("ORDER BY").unwrap_or((show, ""));
+    (rows.trim(), order.trim())
+}
+
+/// The rows of that SELECT, by view, each in the order in which it is shown: to have the server number the rows would take half as
+/// long again as to read them.
 fn apart(rows: Vec<Vec<Option<String>>>, columns: &[Option<Vec<String>>]) -> Vec<Seen> {
-    let mut seen: Vec<Seen> = columns
-        .iter()
-        .map(|columns| match columns {
-            Some(columns) => Seen::Rows(crate::table::ResultTable {
-                columns: columns.clone(),
-                rows: vec![],
-            }),
-            None => Seen::Changed,
+    let tables = columns.iter().map(|columns| {
+        columns.as_ref().map(|columns| ResultTable {
+            columns: columns.clone(),
+            rows: vec![],
         })
-        .collect();
+    });
+    let mut tables: Vec<Option<ResultTable>> = tables.collect();
     for row in rows {
         let number = row
             .first()
             .and_then(|number| number.as_deref()?.parse::<usize>().ok());
-        if let Some(Seen::Rows(table)) = number.and_then(|number| seen.get_mut(number)) {
-            let values = row.into_iter().skip(2).take(table.columns.len());
+        if let Some(Some(table)) = number.and_then(|number| tables.get_mut(number)) {
+            let values = row.into_iter().skip(1).take(table.columns.len());
             table.rows.push(values.collect());
         }
     }
-    seen
+    let seen = tables.into_iter().enumerate().map(|(number, table)| match table {
+        Some(mut table) => {
+            sort(&mut table, shown_and_order(number).1);
+            Seen::Rows(table)
+        }
+        None => Seen::Changed,
+    });
+    seen.collect()
+}
+
+/// Sorts as `a DESC, b` says: numbers as numbers.
+fn sort(table: &mut ResultTable, order: &str) {
+    let terms = order.split(',').filter_map(|term| {
+        let name = term.split_whitespace().next()?;
+        let column = table.columns.iter().position(|column| column == name)?;
+        Some((column, term.trim_end().ends_with(" DESC")))
+    });
+    let terms: Vec<(usize, bool)> = terms.collect();
+    let compared = |one: &Option<String>, other: &Option<String>| match (one, other) {
+        (Some(one), Some(other)) => match (one.parse::<f64>(), other.parse::<f64>()) {
+            (Ok(one), Ok(other)) => one.total_cmp(&other),
+            _ => one.cmp(other),
+        },
+        _ => one.cmp(other),
+    };
+    table.rows.sort_by(|one, other| {
+        terms
+            .iter()
+            .fold(Ordering::Equal, |so_far, (column, is_descending)| {
+                so_far.then_with(|| match (one.get(*column), other.get(*column)) {
+                    (Some(one), Some(other)) if *is_descending => compared(other, one),
+                    (Some(one), Some(other)) => compared(one, other),
+                    _ => Ordering::Equal,
+                })
+            })
+    });
 }
 
 #[cfg(test)]
@@ -198,10 +239,10 @@ mod tests {
         let columns = [names(&["carrier", "departed"]), None, names(&["class"]), None];
         assert_eq!(
             one_select(&columns).unwrap(),
-            "SELECT 0 AS view, row_number() OVER (ORDER BY departed DESC, carrier) AS place, carrier::text AS c0, departed::text AS c1 \
+            "SELECT 0 AS view, carrier::text AS c0, departed::text AS c1 \
              FROM (SELECT carrier, departed, round(mean_delay::numeric, 1) AS delay, late\nFROM carrier_delays) AS v0\n\
-             UNION ALL SELECT 2 AS view, row_number() OVER (ORDER BY departed DESC, class) AS place, class::text AS c0, NULL::text AS c1 \
-             FROM (SELECT class, airlines, departed FROM punctuality) AS v2\nORDER BY 1, 2"
+             UNION ALL SELECT 2 AS view, class::text AS c0, NULL::text AS c1 \
+             FROM (SELECT class, airlines, departed FROM punctuality) AS v2"
         );
         assert_eq!(one_select(&[None, None]), None);
     }
@@ -212,19 +253,18 @@ mod tests {
         let columns = [names(&["carrier", "departed"]), None, names(&["class"])];
         let seen = apart(
             vec![
-                row(&["0", "1", "UA", "7"]),
-                row(&["0", "2", "B6", "3"]),
-                row(&["2", "1", "late", ""]),
+                row(&["0", "B6", "7"]),
+                row(&["2", "late", ""]),
+                row(&["0", "UA", "10"]),
+                row(&["0", "AA", "7"]),
             ],
             &columns,
         );
         let [Seen::Rows(first), Seen::Changed, Seen::Rows(third)] = &seen[..] else {
             panic!("{seen:?}");
         };
-        assert_eq!(
-            first.rows,
-            [row(&["UA", "7"]), row(&["B6", "3"])] as [Vec<Option<String>>; 2]
-        );
+        let expected: [Vec<Option<String>>; 3] = [row(&["UA", "10"]), row(&["AA", "7"]), row(&["B6", "7"])];
+        assert_eq!(first.rows, expected);
         assert_eq!(third.rows, [row(&["late"])] as [Vec<Option<String>>; 1]);
     }
 
