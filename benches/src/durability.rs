@@ -143,28 +143,27 @@ impl Bank {
         Ok(bytes / 1e6)
     }
 
-    /// Has everything put into a checkpoint, and returns what the one of the bank cost.
+    /// Has everything put into a checkpoint, and returns what the one of the bank cost: it may have been under way, or even there.
     async fn checkpoint(&mut self) -> Result<Cost, BenchError> {
-        let newest =
-            "SELECT coalesce(max(id), 0) FROM mr_catalog.checkpoints WHERE state = 'done' AND views > 0";
-        let before = self.host.client.number(newest).await?;
-        self.host
-            .client
+        let client = &self.host.client;
+        let epoch = client
+            .number("SELECT max(epoch) FROM mr_catalog.batches WHERE views > 0")
+            .await?;
+        let with_all =
+            format!("FROM mr_catalog.checkpoints WHERE views > 0 AND state = 'done' AND epoch >= {epoch}");
+        let count = format!("SELECT count(*) {with_all}");
+        client
             .run("ALTER SYSTEM SET checkpoint_interval = '10ms'")
             .await?;
         let begin = Instant::now();
-        while self.host.client.number(newest).await? <= before {
+        while client.number(&count).await? == 0.0 {
             if begin.elapsed() > CHECKPOINT_WAIT {
                 return Err(BenchError::Server("there is no checkpoint".to_owned()));
             }
         }
-        self.host
-            .client
-            .run("ALTER SYSTEM SET checkpoint_interval = 'off'")
-            .await?;
+        client.run("ALTER SYSTEM SET checkpoint_interval = 'off'").await?;
         let sql = format!(
-            "SELECT bytes_written, bytes_total, written_ms FROM mr_catalog.checkpoints \
-             WHERE views > 0 AND state = 'done' AND id > {before} ORDER BY bytes_written DESC LIMIT 1"
+            "SELECT bytes_written, bytes_total, written_ms {with_all} ORDER BY bytes_written DESC LIMIT 1"
         );
         let rows = self.host.client.rows(&sql).await?;
         let value = |column: usize| -> f64 {
