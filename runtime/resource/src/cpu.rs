@@ -18,6 +18,7 @@ mod crowding;
 mod handle;
 mod histogram;
 mod long;
+mod meter;
 mod slots;
 mod task;
 #[cfg(test)]
@@ -27,7 +28,8 @@ mod work;
 use std::cell::{Cell, RefCell};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -43,6 +45,7 @@ use crate::monotask::DiskUse;
 use crate::running::Running;
 pub use handle::CpuTask;
 pub use histogram::{Durations, Histogram};
+use meter::Meter;
 use slots::{Alive, Lane, Ready, Shared};
 pub use slots::{process_cpu_time, stolen_time, thread_cpu_time};
 pub use task::{CpuGate, Stretch, TaskLabel, TaskRecord, TaskState, TaskStatus, Waits};
@@ -57,6 +60,8 @@ pub struct ClassTimes {
     pub wait: Histogram,
     /// From running to the next suspension point.
     pub poll: Histogram,
+    /// Processor time in that, in nanoseconds.
+    pub busy_ns: AtomicU64,
 }
 
 /// What a scheduler has measured since its start.
@@ -64,8 +69,10 @@ pub struct ClassTimes {
 pub struct CpuTimes {
     /// By class, in the order of [`QueryClass::ALL`]: from being ready to running.
     pub wait: [Durations; CLASSES],
-    /// By class: from running to the next suspension point.
+    /// By class: from running to the next suspension point, whether the task had the processor meanwhile or not.
     pub poll: [Durations; CLASSES],
+    /// By class: processor time in that.
+    pub busy: [Duration; CLASSES],
     /// From the arrival of something more urgent to giving way.
     pub pause: Durations,
     /// From the moment at which a slot was free for something that was paused until it ran.
@@ -81,6 +88,9 @@ impl CpuTimes {
         for (mine, others) in self.poll.iter_mut().zip(&other.poll) {
             mine.merge(others);
         }
+        for (mine, others) in self.busy.iter_mut().zip(&other.busy) {
+            *mine += *others;
+        }
         self.pause.merge(&other.pause);
         self.resume.merge(&other.resume);
     }
@@ -89,6 +99,8 @@ impl CpuTimes {
 thread_local! {
     /// The gate of the task that this slot polls.
     static RUNNING: RefCell<Option<CpuGate>> = const { RefCell::new(None) };
+    /// The processor time of its polls.
+    static METER: RefCell<Meter> = RefCell::default();
     /// The lane of this slot.
     static LANE: Cell<Option<Lane>> = const { Cell::new(None) };
 }
@@ -365,6 +377,9 @@ impl CpuScheduler {
         CpuTimes {
             wait: [0, 1, 2].map(|class: usize| times[class].wait.durations()),
             poll: [0, 1, 2].map(|class: usize| times[class].poll.durations()),
+            busy: times
+                .each_ref()
+                .map(|times| Duration::from_nanos(times.busy_ns.load(Ordering::Relaxed))),
             pause: self.shared.pause.durations(),
             resume: self.shared.resume.durations(),
         }

@@ -106,3 +106,57 @@ async fn relations_tell_what_flows_through_them() {
     assert_eq!(found[0], "stream t t");
     server.shutdown().await;
 }
+
+/// A view whose tasks wait for each other most of the time: what waits is not busy, or cores would be used that there are not.
+#[tokio::test(flavor = "multi_thread")]
+async fn views_are_not_busier_than_the_cores() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path()).await.unwrap();
+    let client = connect(server.pg_addr()).await.unwrap();
+    for statement in [
+        "CREATE TABLE big (k INT, t TEXT)",
+        "INSERT INTO big SELECT i % 100, 'text ' || i FROM generate_series(1, 20000) AS g(i)",
+        "CREATE STREAM s (id INT, v INT)",
+        "CREATE MATERIALIZED VIEW many AS SELECT s.id % 10 AS g, count(*) AS c, max(d.t || s.id) AS m FROM s JOIN big d ON s.v = d.k GROUP BY 1",
+        "INSERT INTO s SELECT i, i % 100 FROM generate_series(1, 1000) AS g(i)",
+        "SELECT * FROM many",
+    ] {
+        rows(&client, statement).await.unwrap();
+    }
+    let mut micros = vec![];
+    for statement in [
+        "SELECT sum(busy_us)::float8 FROM mr_catalog.relations",
+        "SELECT sum(busy_us)::float8 FROM mr_catalog.cpu",
+    ] {
+        let found = rows(&client, statement).await.unwrap();
+        micros.push(found[0][0].as_deref().unwrap().parse::<f64>().unwrap());
+    }
+    assert!(micros[0] > 0.0 && micros[0] <= micros[1], "{micros:?}");
+    server.shutdown().await;
+}
+
+/// Why a view has failed is known after a restart as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_view_says_why_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = "SELECT error FROM mr_catalog.relations WHERE name = 'quotients'";
+    let server = start(directory.path()).await.unwrap();
+    let client = connect(server.pg_addr()).await.unwrap();
+    for statement in [
+        "CREATE TABLE z (v INT)",
+        "CREATE MATERIALIZED VIEW quotients WITH (on_error = 'fail') AS SELECT 10 / v AS q FROM z",
+        "INSERT INTO z VALUES (0)",
+    ] {
+        run(&client, statement).await.unwrap();
+    }
+    run(&client, "SELECT * FROM quotients").await.unwrap_err();
+    let before = rows(&client, error).await.unwrap()[0][0].clone().unwrap();
+    drop(client);
+    server.shutdown().await;
+    let server = start(directory.path()).await.unwrap();
+    let client = connect(server.pg_addr()).await.unwrap();
+    let after = rows(&client, error).await.unwrap()[0][0].clone().unwrap();
+    assert!(before.contains("Divide by zero"), "{before}");
+    assert!(after.contains(&before), "{after}");
+    server.shutdown().await;
+}

@@ -14,7 +14,7 @@ pub struct ActivityCounts {
     pub rows_in: u64,
     /// Changes that they emit.
     pub rows_out: u64,
-    /// From their first to their last poll.
+    /// Processor time of them: what waits for rows, for room or for its turn is not busy.
     pub busy_ns: u64,
     /// From being ready to their first poll.
     pub queue_ns: u64,

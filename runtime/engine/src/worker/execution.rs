@@ -299,7 +299,7 @@ impl Worker {
         .await;
         let (error, is_memory) = match outcome {
             Ok(Ok(output)) => {
-                let busy = started.elapsed();
+                let busy = gate.busy();
                 let ended = Ended {
                     filled: output.filled(),
                     busy_ns: busy.as_nanos() as u64,
@@ -316,7 +316,7 @@ impl Worker {
                         id,
                         &ActivityCounts::of_task(rows_in, ended.rows_out, queue, busy),
                     );
-                    self.note_for_watchers(&view, id, &ended, started + busy);
+                    self.note_for_watchers(&view, id, &ended, Instant::now());
                 }
                 return Outcome::Ended(ended);
             }

@@ -25,7 +25,7 @@ use thread_priority::{
 use super::crowding::Crowding;
 use super::long::{Change, Polls, ThreadNumber};
 use super::task::{CpuGate, TaskRecord};
-use super::{ClassTimes, Histogram, RUNNING};
+use super::{ClassTimes, Histogram, METER, RUNNING};
 use crate::error::ResourceError;
 use crate::memory::Memory;
 use crate::running::{Place, Running};
@@ -563,17 +563,16 @@ impl Shared {
             shared: Arc::clone(self),
             record: Arc::clone(&record),
         }));
-        // What can be made to stand still is not all processor time. Looking costs 0.3 us, which streams would feel.
-        let cpu_before = (class != QueryClass::Stream).then(thread_cpu_time).flatten();
+        // What can be made to stand still is not all processor time, whatever its length.
+        let is_exact = class != QueryClass::Stream;
+        METER.with_borrow_mut(|meter| meter.begin(is_exact, thread_cpu_time));
         runnable.run();
-        let cpu_after = cpu_before.and_then(|_| thread_cpu_time());
         let held = Duration::from_nanos(self.now_ns().saturating_sub(now));
-        let cpu = match (cpu_before, cpu_after) {
-            (Some(before), Some(after)) => after.saturating_sub(before).min(held),
-            _ => held,
-        };
-        self.times[class as usize].poll.record(held);
-        self.busy_ns.fetch_add(cpu.as_nanos() as u64, Ordering::Relaxed);
+        let cpu = METER.with_borrow_mut(|meter| meter.end(held, thread_cpu_time));
+        let (times, busy_ns) = (&self.times[class as usize], cpu.as_nanos() as u64);
+        times.poll.record(held);
+        times.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
+        self.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
         record.ran(turn, started, held, cpu);
         RUNNING.set(None);
         (class, held, cpu)

@@ -15,8 +15,8 @@ use millrace_schedule::cpu::policy::GiveWay;
 use millrace_schedule::cpu::queue::Cause;
 use parking_lot::Mutex;
 
-use super::Shared;
 use super::work::Work;
+use super::{METER, Shared, thread_cpu_time};
 use crate::error::ResourceError;
 use crate::gate::Gate;
 use crate::monotask::{DiskUse, NetworkUse};
@@ -518,6 +518,13 @@ impl CpuGate {
     /// Which task of which query it is.
     pub fn label(&self) -> Option<TaskLabel> {
         self.record.label
+    }
+
+    /// Processor time of the task so far, with the poll in which it is; for the task itself.
+    pub fn busy(&self) -> Duration {
+        let began = self.record.turn_began_ns.load(Ordering::Relaxed);
+        let held = Duration::from_nanos(self.shared.now_ns().saturating_sub(began));
+        self.record.cpu() + METER.with_borrow(|meter| meter.so_far(held, thread_cpu_time))
     }
 
     /// Notes what the task emits.

@@ -482,3 +482,32 @@ fn a_stop_does_not_wait_for_a_poll_that_does_not_end() {
     cpu.stop_without_long_polls();
     drop((long, release));
 }
+
+#[test]
+fn what_waits_within_a_poll_is_not_busy() {
+    let cpu = CpuScheduler::start(2, None).unwrap();
+    let (waiting, release) = blocked(&cpu, QueryClass::Stream);
+    let (beside, used) = mpsc::channel();
+    let busy = cpu.spawn::<_, ResourceError>(QueryClass::Batch, move |gate| {
+        async move {
+            while gate.busy() < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+            beside.send(gate.busy()).unwrap();
+            Ok(())
+        }
+        .boxed()
+    });
+    futures::executor::block_on(busy).unwrap();
+    release.send(()).unwrap();
+    futures::executor::block_on(waiting).unwrap();
+    cpu.retire();
+    let (times, used) = (cpu.times(), used.recv().unwrap());
+    let [stream, _, batch] = times.busy;
+    assert!(used >= Duration::from_millis(20) && batch >= used, "{batch:?}");
+    // It had its slot all the time, and the processor for as good as none of it.
+    let held = times.poll[QueryClass::Stream as usize].sum;
+    assert!(held >= Duration::from_millis(20), "{held:?}");
+    assert!(stream < Duration::from_millis(10), "{stream:?}");
+    assert_eq!(cpu.busy_ns(), (stream + batch).as_nanos() as u64);
+}

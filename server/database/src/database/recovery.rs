@@ -238,5 +238,8 @@ pub(super) fn mark_failed(object: &mut Object, error: SqlError) {
         detail = error.detail,
         "an object failed to load at startup"
     );
-    object.definition = Definition::FailedToLoad(error.message);
+    object.definition = Definition::FailedToLoad(match error.detail {
+        Some(detail) => format!("{}: {detail}", error.message),
+        None => error.message,
+    });
 }

@@ -10,7 +10,8 @@ use millrace_schedule::cpu::QueryClass;
 
 use super::{Columns, numbers, texts};
 
-/// One row a class. Times are in microseconds since the start of the server, those of all cores together.
+/// One row a class. Times are in microseconds since the start of the server, those of all cores together. What waits is not busy: only
+/// processor time is.
 pub(super) fn columns(database: &Database) -> Columns {
     let runtime = database.runtime();
     let times = runtime.cpu_times();
@@ -22,10 +23,12 @@ pub(super) fn columns(database: &Database) -> Columns {
             .map(|durations| of(durations).as_secs_f64() * 1e6);
         Arc::new(Float64Array::from_iter_values(values))
     };
+    let processor = times.busy.iter().map(|busy| busy.as_secs_f64() * 1e6);
+    let processor = Arc::new(Float64Array::from_iter_values(processor));
     vec![
         ("class", texts(classes.iter().map(ToString::to_string))),
         ("monotasks", numbers(times.poll.iter().map(Durations::count))),
-        ("busy_us", micros(&times.poll, |poll| poll.sum)),
+        ("busy_us", processor),
         ("queue_us", micros(&times.wait, |wait| wait.sum)),
         ("queue_p50_us", micros(&times.wait, |wait| wait.percentile(0.5))),
         ("queue_p99_us", micros(&times.wait, |wait| wait.percentile(0.99))),

@@ -35,9 +35,9 @@ pub(in crate::worker) struct EpochTask {
     pub id: TaskId,
     pub worker: WorkerId,
     pub record: Arc<TaskRecord>,
-    /// From its first to its last poll, in nanoseconds, as the epoch counts it.
+    /// Its processor time, in nanoseconds, as the epoch counts it.
     pub busy_ns: u64,
-    /// When that was. Its last poll goes on: it tells the schedulers, which is coordination and no work of the task.
+    /// When its work was done. Its last poll goes on: it tells the schedulers, which is coordination and no work of the task.
     pub ended: Instant,
     pub rows: u64,
     pub bytes: u64,
