@@ -8,7 +8,8 @@
 //! highest rate by a device = rate now / the share of the time that its monotasks take in a perfect schedule
 //! ```
 //!
-//! The rate that can be sustained is the smallest of these, with the machine to itself and rows like those seen.
+//! The rate that can be sustained is the smallest of these, with the machine to itself and rows like those seen; and not less than the
+//! rate that it did sustain while it was watched.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,9 @@ pub struct ViewProfile {
     pub coordination: Coordination,
     /// The epochs with rows, of its whole pipeline; the last of them if there were very many.
     pub samples: Vec<EpochSample>,
+    /// Of the committed epochs those before the samples of which nothing is remembered any more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub forgotten: u64,
     pub stages: Vec<ViewStage>,
     /// Time of the tasks of all views of its pipeline.
     pub pipeline_busy: Nanoseconds,
@@ -53,6 +57,9 @@ pub struct ViewProfile {
     /// Bytes of its state that are on disk because memory is short, which are not in `state_bytes`.
     #[serde(default)]
     pub on_disk_bytes: u64,
+    /// Bytes of rows on their way: written, and between its tasks. They are not in `state_bytes` either.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub in_flight_bytes: u64,
     /// How old what readers see may be; `None`: it is to be as fresh as can be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freshness_target: Option<Nanoseconds>,
@@ -158,9 +165,7 @@ pub struct HeadRoom {
 
 /// Analyses what was counted.
 pub fn analyse_view(profile: &ViewProfile, asked: Option<Scenario>) -> ViewAnalysis {
-    let seconds = (profile.watched as f64 / 1e9).max(1e-9);
     let all_cores = profile.cores.max(1) as f64 * profile.watched.max(1) as f64;
-    let rows: u64 = profile.samples.iter().map(|sample| sample.rows).sum();
     let stages: Vec<ViewStageAnalysis> = profile
         .stages
         .iter()
@@ -174,12 +179,17 @@ pub fn analyse_view(profile: &ViewProfile, asked: Option<Scenario>) -> ViewAnaly
     } = profile.coordination;
     let coordination = (scheduling + waited) as f64;
     let total = coordination + execution as f64;
-    let head_room = head_room(profile, &stages, &Scenario::default());
+    let rows_per_second = rows_per_second(profile);
+    let head_room = head_room(profile, &stages, &Scenario::default()).map(|found| HeadRoom {
+        // What it did it can do, whatever the model makes of epochs that began before it was watched.
+        rows_per_second: found.rows_per_second.max(rows_per_second),
+        ..found
+    });
     let epochs = profile.trace.as_ref();
     let epochs = epochs.map(|trace| analyse_epochs(trace, &profile.samples, asked));
     let mut analysis = ViewAnalysis {
-        rows_per_second: rows as f64 / seconds,
-        epochs_per_second: profile.epochs as f64 / seconds,
+        rows_per_second,
+        epochs_per_second: profile.epochs as f64 / seconds(profile),
         coordination_share: if total > 0.0 { coordination / total } else { 0.0 },
         freshness: freshness(&profile.samples),
         freshness_met: (profile.freshness_target).and_then(|target| met(&profile.samples, target)),
@@ -194,6 +204,18 @@ pub fn analyse_view(profile: &ViewProfile, asked: Option<Scenario>) -> ViewAnaly
     };
     analysis.verdict = verdict(&analysis);
     analysis
+}
+
+/// For how long it was watched.
+fn seconds(profile: &ViewProfile) -> f64 {
+    (profile.watched as f64 / 1e9).max(1e-9)
+}
+
+/// Rows of its pipeline's inputs that were committed a second. Epochs that are forgotten had as many as those that are not.
+fn rows_per_second(profile: &ViewProfile) -> f64 {
+    let rows: u64 = profile.samples.iter().map(|sample| sample.rows).sum();
+    let remembered = profile.epochs.saturating_sub(profile.forgotten).max(1);
+    rows as f64 / seconds(profile) * (profile.epochs as f64 / remembered as f64).max(1.0)
 }
 
 /// One line on a running view, such as `it keeps up with 2,400 rows/s; up to 20,000 (8.3 times) before the cores are the limit`.

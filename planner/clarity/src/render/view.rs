@@ -2,9 +2,9 @@
 
 use super::json::WatchedView;
 use super::table::{Table, cut};
-use super::text::{WIDTH_MAX, memory, modelled, stolen, usage_table, what_if_table};
+use super::text::{WIDTH_MAX, modelled, stolen, usage_table, what_if_table};
 use crate::epochs::{EpochsAnalysis, Trace};
-use crate::profile::Nanoseconds;
+use crate::profile::{MemoryUse, Nanoseconds};
 use crate::units::{bytes, count, duration, percent};
 use crate::view::{Freshness, HeadRoom, ViewAnalysis, ViewProfile};
 
@@ -13,6 +13,14 @@ fn on_disk(on_disk_bytes: u64) -> String {
     match on_disk_bytes {
         0 => String::new(),
         on_disk => format!(" in memory, and {} on disk (spilled)", bytes(on_disk as f64)),
+    }
+}
+
+/// Rows on their way, which wait where a view is behind.
+fn in_flight(in_flight_bytes: u64) -> String {
+    match in_flight_bytes {
+        0 => String::new(),
+        in_flight => format!("; rows on their way: {}", bytes(in_flight as f64)),
     }
 }
 
@@ -28,12 +36,13 @@ pub fn view_text(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> 
             WIDTH_MAX,
         ),
         format!(
-            "  {} rows/s arrived in {:.1} epochs/s; the view has {} rows, {} with its state{}",
+            "  {} rows/s arrived in {:.1} epochs/s; the view has {} rows, {} with its state{}{}",
             count(analysis.rows_per_second.round() as u64),
             analysis.epochs_per_second,
             count(profile.rows),
             bytes(profile.state_bytes as f64),
-            on_disk(profile.on_disk_bytes)
+            on_disk(profile.on_disk_bytes),
+            in_flight(profile.in_flight_bytes)
         ),
         String::new(),
     ];
@@ -182,7 +191,7 @@ fn stages(profile: &ViewProfile, analysis: &ViewAnalysis) -> Vec<String> {
 fn epoch_lines(trace: &Trace, analysis: &EpochsAnalysis) -> Vec<String> {
     let run = &trace.run;
     let mut lines = vec![String::new()];
-    lines.extend(memory(run.machine.memory));
+    lines.extend(state(run.machine.memory));
     lines.extend(usage_table(run, &analysis.resources).lines(0, WIDTH_MAX));
     if analysis.epochs == 0 {
         lines.push(String::new());
@@ -205,6 +214,20 @@ fn epoch_lines(trace: &Trace, analysis: &EpochsAnalysis) -> Vec<String> {
     ));
     lines.push(String::new());
     lines
+}
+
+/// What its state and that of the other views of its pipeline takes; what a query would hold is not all that a view holds.
+fn state(used: Option<MemoryUse>) -> Option<String> {
+    let used = used.filter(|used| used.needed() > 0)?;
+    let held = bytes(used.held as f64);
+    Some(match used.spilled {
+        0 => format!("memory: {held} of state, nothing was spilled: more would not change it"),
+        spilled => format!(
+            "memory: {held} of state, {} spilled: with {} nothing would be",
+            bytes(spilled as f64),
+            bytes(used.needed() as f64)
+        ),
+    })
 }
 
 fn sustains(head_room: &HeadRoom) -> String {

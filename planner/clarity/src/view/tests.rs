@@ -54,6 +54,8 @@ pub fn watched(rows: impl Fn(u64) -> u64) -> ViewProfile {
         rows: 700,
         state_bytes: 1_200_000,
         on_disk_bytes: 0,
+        in_flight_bytes: 0,
+        forgotten: 0,
         freshness_target: None,
         log: Some(LogUse {
             disk: "data".to_owned(),
@@ -146,4 +148,32 @@ fn nothing_is_said_of_a_view_without_input() {
     let found = analyse_view(&profile, None);
     assert_eq!((found.head_room, found.freshness), (None, None));
     assert_eq!(found.verdict, "no rows arrived while the view was watched");
+}
+
+#[test]
+fn what_it_did_it_can_do() {
+    // Tasks of epochs that began before it was watched: more than the cores have in that time.
+    let mut profile = watched(|_| 50_000);
+    for sample in &mut profile.samples {
+        sample.busy *= 8;
+    }
+    profile.pipeline_busy *= 8;
+    let found = analyse_view(&profile, None);
+    let head_room = found.head_room.unwrap();
+    assert!(
+        (head_room.rows_per_second - found.rows_per_second).abs() < 1e-6,
+        "{head_room:?}"
+    );
+    assert_eq!(
+        found.verdict,
+        "at 500,000 rows/s the cores are the limit: at most 500,000 can be sustained"
+    );
+}
+
+#[test]
+fn epochs_that_are_forgotten_had_rows_too() {
+    let mut profile = watched(|_| 2_000);
+    profile.epochs = 400;
+    profile.forgotten = 300;
+    assert!((analyse_view(&profile, None).rows_per_second - 80_000.0).abs() < 1e-6);
 }

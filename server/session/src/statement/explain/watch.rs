@@ -20,6 +20,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::units;
 use millrace_resource::cpu::{process_cpu_time, stolen_time};
 use millrace_resource::disk::Totals;
+use millrace_resource::memory::{Holder, Use};
 use millrace_schedule::driver::PipelineRecord;
 use millrace_storage::ObjectKind;
 
@@ -51,6 +52,7 @@ pub(super) async fn view(
     drop(watch);
     let (before, after) = (before.counts(relation)?, after.counts(relation)?);
     let mut profile = profile(session, &object.name, Some(graph), &before, &after);
+    profile.in_flight_bytes = in_flight_bytes(session, relation);
     let mut trace = named(seen, relation, &profile, &after);
     trace.run.machine.cores = profile.cores;
     profile.trace = Some(trace);
@@ -167,6 +169,7 @@ fn profile(
         group_size: after.pipeline.group_size,
         coordination: coordination(before, after),
         samples: samples(before, after),
+        forgotten: forgotten(before, after),
         stages: stages(graph, &before.view.activity, &after.view.activity),
         pipeline_busy: after.pipeline_busy.saturating_sub(before.pipeline_busy),
         outside: between(Moment::outside),
@@ -174,6 +177,7 @@ fn profile(
         rows: after.view.rows as u64,
         state_bytes: after.view.state_bytes as u64,
         on_disk_bytes: after.view.on_disk_bytes as u64,
+        in_flight_bytes: 0,
         freshness_target: after
             .view
             .freshness_target
@@ -328,6 +332,23 @@ fn samples(before: &Counts<'_>, after: &Counts<'_>) -> Vec<EpochSample> {
             elapsed: epoch.elapsed_ns,
         })
         .collect()
+}
+
+/// Of the epochs between, those that are too many to be remembered.
+fn forgotten(before: &Counts<'_>, after: &Counts<'_>) -> u64 {
+    let first = after.pipeline.epochs.first();
+    first.map_or(0, |first| {
+        first.epoch.saturating_sub(before.pipeline.committed + 1)
+    })
+}
+
+/// Bytes that a view holds besides its state.
+fn in_flight_bytes(session: &Session, relation: RelationId) -> u64 {
+    let accounts = session.database().runtime().memory().accounts().into_iter();
+    let mut of_view = accounts.filter(|account| account.holder == Holder::Relation(relation));
+    of_view.next().map_or(0, |account| {
+        (account.total() - account.bytes[Use::State as usize]) as u64
+    })
 }
 
 fn stages(
