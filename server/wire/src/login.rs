@@ -119,7 +119,10 @@ impl Doors {
         match self.known_by(db, headers, certificate)? {
             Ok(user) => Ok(user),
             Err(user) => {
-                self.refused(peer, &user).await;
+                // Whoever shows nothing guesses nothing: a browser asks like that before it asks its user.
+                if headers.contains_key(header::AUTHORIZATION) {
+                    self.refused(peer, &user).await;
+                }
                 Err(
                     SqlError::new(SqlState::InvalidPassword, "the password is missing or wrong").with_hint(
                         "Send a user and its password with Basic, or a token or the server's password as \
