@@ -93,7 +93,8 @@ export function change(share: number): string {
 /** Cores in use: `0.35`, `0.004`. */
 export function cores(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return dash;
-  return value === 0 ? "0" : value.toFixed(value < 0.1 ? 3 : 2);
+  if (value === 0) return "0";
+  return value < 0.001 ? "< 0.001" : value.toFixed(value < 0.1 ? 3 : 2);
 }
 
 /** How long ago a time of the server was: `3.20 s ago`. */

@@ -10,8 +10,9 @@ export interface Polled<T> {
   again(): void;
 }
 
-/** Asks every so many milliseconds while the page is visible. A question waits for the answer to the one before. */
-export function usePoll<T>(ask: (signal: AbortSignal) => Promise<T>, everyMs: number, inputs: unknown[] = []): Polled<T> {
+/** Asks every so many milliseconds while the page is visible. A question waits for the answer to the one before. `everyMs` may depend on
+ * that answer. */
+export function usePoll<T>(ask: (signal: AbortSignal) => Promise<T>, everyMs: number | (() => number), inputs: unknown[] = []): Polled<T> {
   const [state, setState] = useState<{ value?: T; error?: string }>({});
   const wake = useRef<() => void>(() => {});
   useEffect(() => {
@@ -35,7 +36,7 @@ export function usePoll<T>(ask: (signal: AbortSignal) => Promise<T>, everyMs: nu
         }
       }
       isAsking = false;
-      if (!abort.signal.aborted) timer = setTimeout(step, everyMs);
+      if (!abort.signal.aborted) timer = setTimeout(step, typeof everyMs === "number" ? everyMs : everyMs());
     };
     wake.current = () => void step();
     const seen = () => void step();

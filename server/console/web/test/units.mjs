@@ -182,7 +182,7 @@ test("numbers are written with three digits and a unit", () => {
   assert.deepEqual([0, 1e-9, 0.00124, 1.5, 59.96, 3700, 200000].map(duration), ["0 s", "1 ns", "1.24 ms", "1.50 s", "60.0 s", "1 h 1 min", "2 d 7 h"]);
   assert.deepEqual([0, 999, 28000, 1.5e9].map(bytes), ["0 B", "999 B", "28.0 kB", "1.50 GB"]);
   assert.deepEqual([0, 7, 0.25, 12345, 6e6].map(short), ["0", "7", "0.25", "12.3 k", "6.00 M"]);
-  assert.deepEqual([0, 0.004, 0.35, 1.5].map(cores), ["0", "0.004", "0.35", "1.50"]);
+  assert.deepEqual([0, 0.0002, 0.004, 0.35, 1.5].map(cores), ["0", "< 0.001", "0.004", "0.35", "1.50"]);
   assert.deepEqual([0.071, -0.2, 0, -0.001].map(change), ["+7 %", "-20 %", "0 %", "0 %"]);
   assert.equal(duration(null), "–");
   assert.equal(instant("2026-01-01 00:00:00.5+00"), Date.UTC(2026, 0, 1) + 500);

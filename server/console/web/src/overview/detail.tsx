@@ -110,7 +110,7 @@ export function Detail({ node, takesFocus, onClose }: { node: Node; takesFocus: 
           </Metric>
         )}
         {node.rows_waiting != null && (
-          <Metric label="waiting" tip={TERMS.waiting}>
+          <Metric label="waiting" tip={isSink ? TERMS.undelivered : node.status === "filling" ? TERMS.unread : TERMS.waiting}>
             {short(node.rows_waiting)} {node.rows_waiting === 1 ? "row" : "rows"}
           </Metric>
         )}

@@ -159,7 +159,6 @@ export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
   wanted = [];
   if (shown.some((row) => row.state === "filling")) wanted.push("jobs");
   if (shown.some((row) => row.error)) wanted.push("errors");
-  if (underWay.size > 0 || shown.some((row) => (row.rows_waiting ?? 0) > 0)) wanted.push("flow");
   await askHolds(shown, signal);
   const before = ages;
   ages = underWay;
@@ -173,6 +172,9 @@ export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
     const stands = last?.changes === changes && waiting >= last.waiting;
     standing.set(row.id, { waiting, changes, since: stands ? last.since : at });
   }
+  // Rows wait at any moment where some come: what for is of interest where that takes long.
+  const isLate = (row: Relation) => (row.rows_waiting ?? 0) > 0 && ((row.freshness_us ?? 0) > AGE_SEEN * 1e6 || at - (standing.get(row.id)?.since ?? at) > AGE_SEEN);
+  if (underWay.size > 0 || shown.some(isLate)) wanted.push("flow");
   return shown.map((row): Measured => {
     const now = row.pipeline === null ? undefined : underWay.get(row.pipeline);
     const rate = history.count(`${row.id}.rate`, at, row.changes);

@@ -15,9 +15,14 @@ import { isTrouble } from "./judge";
 import { askRelations, freshness, overview, type Measured, type Node, type Overview, type Watched } from "./model";
 
 const EVERY_MS = 1000;
+/** With more relations than this it is asked less often: each of them costs the server its part of an answer. */
+const RELATIONS_A_SECOND = 50;
+const EVERY_MS_MAX = 4000;
 /** For how long the views are watched each time. Not at all while nothing comes. */
 const WATCHED = "EXPLAIN ANALYZE (DURATION '2s', FORMAT JSON) MATERIALIZED VIEWS";
-const PAUSE_MS = 1000;
+/** What would limit a view changes seldom; while one is in trouble it is asked for more often. */
+const PAUSE_MS = 8000;
+const PAUSE_IN_TROUBLE_MS = 1000;
 /** With more nodes than this one looks for them by name. */
 const FIND_FROM = 12;
 
@@ -28,14 +33,14 @@ interface Seen {
 }
 
 /** What holds each view back, asked again and again while rows come. */
-function useWatched(isBusy: boolean): Seen {
+function useWatched(isBusy: boolean, isInTrouble: { current: boolean }): Seen {
   const polled = usePoll(
     async (signal) => {
       if (!isBusy) return undefined;
       const found = await explained<{ views: Watched[] }>(WATCHED, signal);
       return new Map(found.views.map((view) => [view.relation, view]));
     },
-    isBusy ? PAUSE_MS : 3_600_000,
+    () => (!isBusy ? 3_600_000 : isInTrouble.current ? PAUSE_IN_TROUBLE_MS : PAUSE_MS),
     [isBusy],
   );
   const last = useRef<Seen>({ watched: new Map(), useful: new Map() });
@@ -48,11 +53,21 @@ function useWatched(isBusy: boolean): Seen {
 }
 
 export function OverviewPage() {
-  const polled = usePoll<Measured[]>(askRelations, EVERY_MS);
+  const asked = useRef(0);
+  const polled = usePoll<Measured[]>(
+    async (signal) => {
+      const rows = await askRelations(signal);
+      asked.current = rows.length;
+      return rows;
+    },
+    () => Math.min(EVERY_MS_MAX, EVERY_MS * Math.max(1, asked.current / RELATIONS_A_SECOND)),
+  );
   const [isBusy, setBusy] = useState(false);
-  const watched = useWatched(isBusy);
+  const isInTrouble = useRef(false);
+  const watched = useWatched(isBusy, isInTrouble);
   const seen = useMemo(() => (polled.value ? overview(polled.value, watched.watched, watched.useful) : undefined), [polled.value, watched]);
   const views = seen?.nodes.filter((node) => node.kind === "materialized view") ?? [];
+  isInTrouble.current = seen?.nodes.some(isTrouble) ?? false;
   const busy = views.length > 0 && (seen?.nodes.some((node) => (node.rate ?? 0) > 0 || node.underWay) ?? false);
   // It takes a while of quiet until nobody looks any more.
   const quiet = useRef(0);
@@ -103,7 +118,7 @@ function Summary({ overview: { nodes } }: { overview: Overview }) {
       <Metric label="streams, tables" tip="What rows are written to.">
         {of("stream").length}, {of("table").length}
       </Metric>
-      <Metric label="materialized views" tip="Queries whose answers are kept right while rows come.">
+      <Metric label="views" tip="Queries whose answers are kept right while rows come.">
         {views.length}
       </Metric>
       <Metric label="rows in" tip="Rows written a second to all streams and tables.">
@@ -112,7 +127,7 @@ function Summary({ overview: { nodes } }: { overview: Overview }) {
       <Metric label="slowest freshness" tip={TERMS.freshness}>
         {fresh.length > 0 ? duration(Math.max(...fresh)) : "–"}
       </Metric>
-      <Metric label="state" tip={TERMS.bytes}>
+      <Metric label="memory" tip="Memory that all of them hold: their rows, their operators' state, and rows on their way.">
         {memory > 0 ? bytes(memory) : "–"}
       </Metric>
       <Metric label="in trouble" tip="Relations that are behind or have failed." tone={worst > 0 ? "warn" : "good"}>

@@ -20,6 +20,8 @@ export interface ChartProps {
   unit: string;
   /** How a value is written, if it is more than a number of that unit. */
   format?(value: number): string;
+  /** The axis goes up to this at least, so that next to nothing does not look like much. */
+  top?: number;
   /** Times are those of the server, not of the clock on the wall. */
   utc?: boolean;
   /** Each line on top of those before it. */
@@ -79,7 +81,7 @@ function options(props: ChartProps, width: number, height: number, point: (at: n
     legend: { show: props.lines.length > 1, live: false },
     scales: {
       x: { time: props.time ?? false, range: names ? () => [-0.6, names.length - 0.4] : undefined },
-      y: { range: (_, low, high) => range(low, high) },
+      y: { range: (_, low, high) => range(low, high, props.top) },
     },
     axes: [
       names
@@ -108,8 +110,8 @@ function options(props: ChartProps, width: number, height: number, point: (at: n
 }
 
 /** From where to where the values go: with nothing between, they have room above them. */
-function range(low: number | null, high: number | null): [number, number] {
-  const [from, to] = [Math.min(0, low ?? 0), Math.max(0, high ?? 0)];
+function range(low: number | null, high: number | null, top = 0): [number, number] {
+  const [from, to] = [Math.min(0, low ?? 0), Math.max(top, high ?? 0)];
   return from === to ? [0, 1] : [from * 1.08, to * 1.08];
 }
 

@@ -132,35 +132,46 @@ export interface Facts {
   troubles: Trouble[];
 }
 
+/** Whole where most of it is shown: to choose columns takes the server longer than to send the others. */
 const QUESTIONS: Record<Exclude<keyof Facts, "at">, string> = {
-  workers: "SELECT id, address, state, cores, partitions, tasks_waiting, busy_share, state_bytes FROM mr_catalog.workers",
-  cpu: "SELECT class, monotasks, busy_us, queue_p50_us, queue_p99_us, tasks_waiting, tasks_paused FROM mr_catalog.cpu",
-  disks: "SELECT disk, kind, monotasks, service_us, queue_us, bytes FROM mr_catalog.disks",
-  memory: "SELECT holder, name, bytes, on_disk_bytes FROM mr_catalog.memory",
-  batches: "SELECT pipeline, epoch, sources, views, group_size, scheduling_us, execution_us, workers, writes_waiting FROM mr_catalog.batches",
+  workers: "SELECT * FROM mr_catalog.workers",
+  cpu: "SELECT * FROM mr_catalog.cpu",
+  disks: "SELECT * FROM mr_catalog.disks",
+  memory: "SELECT * FROM mr_catalog.memory",
+  batches: "SELECT * FROM mr_catalog.batches",
   jobs: "SELECT id, view, state, rows_done, rows_total, percent, elapsed::text AS elapsed, time_left::text AS time_left, error FROM mr_catalog.jobs",
   paused: "SELECT query, stage, worker, class, pauses, paused_ms, held_bytes FROM mr_catalog.tasks WHERE state = 'paused'",
-  checkpoints: "SELECT id, pipeline, epoch, state, bytes_written, bytes_total, written_ms, taken_at, error FROM mr_catalog.checkpoints",
+  checkpoints: "SELECT * FROM mr_catalog.checkpoints",
   waiting: "SELECT view, stage, reason, waits_for, tasks_waiting, waiting_us, source FROM mr_catalog.flow WHERE tasks_waiting > 0",
-  feeds: "SELECT pipeline, rows, bytes, rows_max, writes_waiting FROM mr_catalog.feeds",
-  late: "SELECT relation, late_rows, future_rows, kept_in FROM mr_catalog.late_rows",
+  feeds: "SELECT * FROM mr_catalog.feeds",
+  late: "SELECT * FROM mr_catalog.late_rows",
   troubles: "SELECT kind AS what, name, error FROM mr_catalog.relations WHERE error IS NOT NULL",
 };
 
 /** The last minutes, for as long as the page is open. */
 export const history = new History();
 
-/** What changes slowly is asked for in one request of so many. */
-const SLOW: ReadonlySet<string> = new Set(["batches", "checkpoints", "late", "troubles"]);
-const SLOW_EVERY = 3;
+/** What changes slowly is asked for in one request of so many; what is not named, in each. */
+const EVERY: Partial<Record<keyof typeof QUESTIONS, number>> = { workers: 2, memory: 2, batches: 2, jobs: 4, paused: 4, waiting: 4, checkpoints: 4, late: 4, troubles: 4 };
+
+/** What is worth more than that, by the last answer. */
+const IS_URGENT: Partial<Record<keyof typeof QUESTIONS, (facts: Partial<Facts>) => boolean>> = {
+  jobs: ({ jobs }) => jobs?.some((job) => job.error === null) ?? false,
+  paused: ({ cpu, paused }) => (cpu?.some((row) => row.tasks_paused > 0) ?? false) || (paused?.length ?? 0) > 0,
+  waiting: ({ feeds, waiting }) => (feeds?.some((feed) => feed.writes_waiting > 0 || feed.rows > 0) ?? false) || (waiting?.length ?? 0) > 0,
+};
 
 let turn = 0;
 let last: Partial<Facts> = {};
 
+/** Begins anew: the next request asks for all of it. */
+export function askAll(): void {
+  turn = 0;
+}
+
 /** Asks for all of it; of what changes slowly it may be the last answer. */
 export async function askFacts(signal: AbortSignal): Promise<Facts> {
-  const isWhole = turn % SLOW_EVERY === 0;
-  const names = (Object.keys(QUESTIONS) as (keyof typeof QUESTIONS)[]).filter((name) => isWhole || !SLOW.has(name));
+  const names = (Object.keys(QUESTIONS) as (keyof typeof QUESTIONS)[]).filter((name) => turn % (EVERY[name] ?? 1) === 0 || IS_URGENT[name]?.(last));
   const answers = await selectAll(names.map((name) => QUESTIONS[name]), signal);
   const found = Object.fromEntries(names.map((name, at) => [name, answers[at] ?? []]));
   const facts = { ...last, ...found, at: Date.now() / 1000 } as Facts;

@@ -11,6 +11,8 @@ const OWN = "the process itself";
 interface Part {
   name: string;
   bytes: number;
+  /** It is a table, a stream or a view. */
+  isRelation: boolean;
 }
 
 /** Who it is: the names of some say already what they are. */
@@ -22,11 +24,11 @@ export function Memory({ memory }: { memory: MemoryHolder[] }) {
   const process = (name: string) => memory.find((row) => row.holder === "process" && row.name === name)?.bytes;
   const [used, charged, limit] = [process("used") ?? 0, process("charged") ?? 0, process("limit")];
   const owners = memory.filter((row) => row.holder !== "process" && row.bytes > 0).sort((one, other) => other.bytes - one.bytes);
-  const parts: Part[] = owners.slice(0, SHOWN_MAX).map((row) => ({ name: holderName(row), bytes: row.bytes }));
+  const parts: Part[] = owners.slice(0, SHOWN_MAX).map((row) => ({ name: holderName(row), bytes: row.bytes, isRelation: ["table", "stream", "view"].includes(row.holder) }));
   const rest = owners.slice(SHOWN_MAX).reduce((sum, row) => sum + row.bytes, 0);
-  if (rest > 0) parts.push({ name: `${owners.length - SHOWN_MAX} others`, bytes: rest });
+  if (rest > 0) parts.push({ name: owners.length - SHOWN_MAX === 1 ? "1 other" : `${owners.length - SHOWN_MAX} others`, bytes: rest, isRelation: false });
   const own = Math.max(0, used - charged);
-  parts.push({ name: OWN, bytes: own });
+  parts.push({ name: OWN, bytes: own, isRelation: false });
   const whole = Math.max(limit ?? 0, used, 1);
   const most = Math.max(...parts.map((part) => part.bytes), 1);
   const spilled = memory.reduce((sum, row) => sum + row.on_disk_bytes, 0);
@@ -43,7 +45,7 @@ export function Memory({ memory }: { memory: MemoryHolder[] }) {
       </div>
       <div class="bars">
         {parts.map((part, at) => (
-          <div key={part.name} class="bar-line" data-tip={`${part.name}: ${bytes(part.bytes)}, ${percent(part.bytes / Math.max(1, used))} of what is used. ${part.name === OWN ? TERMS.memoryOwn : TERMS.bytes}`} tabIndex={0}>
+          <div key={part.name} class="bar-line" data-tip={`${part.name}: ${bytes(part.bytes)}, ${percent(part.bytes / Math.max(1, used))} of what is used. ${part.name === OWN ? TERMS.memoryOwn : part.isRelation ? TERMS.bytes : TERMS.held}`} tabIndex={0}>
             <span>{part.name}</span>
             <div class="bar-track">
               <div class={`bar series-${(at % 8) + 1}`} style={{ width: `${Math.max(0.5, (part.bytes / most) * 100)}%` }} />

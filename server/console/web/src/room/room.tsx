@@ -1,4 +1,5 @@
 // The machine room: what the cores, the disks and the memory do, and who waits for what.
+import { useEffect } from "preact/hooks";
 import { ago, bytes, cores, count, duration, intervalSeconds, percent, plural, short } from "../format";
 import { TimeChart } from "../parts/chart";
 import { DemoOffer } from "../parts/demo";
@@ -6,7 +7,7 @@ import { Fault, Panel, Table } from "../parts/panel";
 import { usePoll } from "../poll";
 import { TERMS } from "../terms";
 import { cellText } from "../text";
-import { DISK_KINDS, askFacts, history, type Facts } from "./facts";
+import { DISK_KINDS, askAll, askFacts, history, type Facts } from "./facts";
 import { Memory } from "./memory";
 
 const EVERY_MS = 2500;
@@ -15,6 +16,8 @@ const CLASSES = ["stream", "interactive", "batch"];
 export function RoomPage() {
   const polled = usePoll<Facts>(askFacts, EVERY_MS);
   const facts = polled.value;
+  // Whoever comes sees everything as it is now.
+  useEffect(() => askAll, []);
   if (!facts) return <Fault message={polled.error} />;
   return (
     <div class="room">
@@ -55,7 +58,7 @@ function Cores({ facts }: { facts: Facts }) {
   return (
     <>
       <Panel title={`Cores by class, of ${all}`} tip={TERMS.classes} wide>
-        <TimeChart label="cores by class" x={x} lines={CLASSES.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} stacked height={190} unit="cores" />
+        <TimeChart label="cores by class" x={x} lines={CLASSES.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} stacked height={190} unit="cores" top={0.1} />
         <Table
           label="classes"
           rows={facts.cpu}
@@ -81,7 +84,7 @@ function Cores({ facts }: { facts: Facts }) {
             { head: "state", tip: "Whether it takes tasks.", cell: (row) => row.state },
             { head: "cores", number: true, tip: TERMS.cores, cell: (row) => `${row.cores}, ${percent(row.busy_share)}` },
             { head: "partitions", number: true, tip: TERMS.partitions, cell: (row) => count(row.partitions) },
-            { head: "memory", number: true, tip: TERMS.bytes, cell: (row) => bytes(row.state_bytes) },
+            { head: "memory", number: true, tip: "Memory that the state of these partitions takes.", cell: (row) => bytes(row.state_bytes) },
           ]}
         />
       </Panel>
@@ -113,7 +116,7 @@ function Disks({ facts }: { facts: Facts }) {
   const x = series[0]?.at ?? [];
   return (
     <Panel title="Disks and network" tip={TERMS.diskBusy}>
-      <TimeChart label="bytes a second" x={x} lines={names.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} height={170} unit="bytes a second" format={(value) => `${bytes(value)}/s`} />
+      <TimeChart label="bytes a second" x={x} lines={names.map((name, at) => ({ label: name, values: series[at]?.values ?? [] }))} height={170} unit="bytes a second" top={1000} format={(value) => `${bytes(value)}/s`} />
       <Table
         label="disks"
         rows={facts.disks}

@@ -1,5 +1,5 @@
 // The results of what was run: one below the other, each as rows or as a chart.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ROWS_MAX } from "../api";
 import { duration, plural } from "../format";
 import { Grid } from "../parts/grid";
@@ -14,7 +14,8 @@ import { ResultChart } from "./plot";
 export function Results(props: { results: Result[]; isRunning: boolean; sql: string }) {
   const { results } = props;
   if (results.length === 0) {
-    return <p class="quiet results-none">{props.isRunning ? "Running…" : "Results show here. Ctrl-Enter runs the text, or what is selected of it."}</p>;
+    if (props.isRunning) return <Waiting />;
+    return <p class="quiet results-none">Results show here. Ctrl-Enter runs the text, or what is selected of it.</p>;
   }
   return (
     <div class="results" aria-live="polite">
@@ -27,6 +28,29 @@ export function Results(props: { results: Result[]; isRunning: boolean; sql: str
       )}
       {props.isRunning && <p class="quiet">Running…</p>}
     </div>
+  );
+}
+
+/** After so long one may want to know why nothing comes (milliseconds). */
+const LONG_MS = 4000;
+
+/** Nothing has come yet. */
+function Waiting() {
+  const [isLong, setLong] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setLong(true), LONG_MS);
+    return () => clearTimeout(timer);
+  }, []);
+  return (
+    <p class="quiet results-none">
+      Running…
+      {isLong && (
+        <>
+          {" "}
+          What reads a pipeline waits for the epoch that is under way there, which may take long where it is behind. With <code>SET read_consistency = 'snapshot';</code> before it, it reads what is committed.
+        </>
+      )}
+    </p>
   );
 }
 

@@ -114,6 +114,7 @@ export interface ViewRun {
     samples: { rows: number; busy: number; waited: number; elapsed: number }[];
     rows: number;
     state_bytes: number;
+    in_flight_bytes?: number;
     log: { disk: string; groups: number; bytes: number; queue: number; service: number } | null;
     /** What the schedulers saw of its pipeline meanwhile, as one run. */
     trace?: { run: Profile };

@@ -17,6 +17,7 @@ export function QueryTime({ run }: { run: Run }) {
     modelled: analysis.modelled.total,
     usual: analysis.what_ifs,
     tips: { measured: TERMS.elapsed },
+    isView: false,
   };
   return (
     <>

@@ -56,9 +56,14 @@ export function ViewTime({ run }: { run: ViewRun }) {
         <Metric label="rows" tip={TERMS.rows}>
           {count(view.rows)}
         </Metric>
-        <Metric label="state" tip={TERMS.bytes}>
+        <Metric label="state" tip={TERMS.stateBytes}>
           {bytes(view.state_bytes)}
         </Metric>
+        {(view.in_flight_bytes ?? 0) > 0 && (
+          <Metric label="on their way" tip={TERMS.inFlight}>
+            {bytes(view.in_flight_bytes)}
+          </Metric>
+        )}
       </dl>
       {trace && <LastEpochs run={trace} />}
       {trace && epochs && epochs.epochs > 0 && (
@@ -75,6 +80,7 @@ export function ViewTime({ run }: { run: ViewRun }) {
               modelled: epochs.modelled.total,
               usual: epochs.what_ifs,
               tips: { measured: "Measured: from the cut of an epoch to the end of its last task." },
+              isView: true,
             }}
             onAnswer={(answer, text) => setAsked(answer?.headRoom && text ? { text, headRoom: answer.headRoom } : undefined)}
           />
@@ -107,7 +113,7 @@ export function ViewTime({ run }: { run: ViewRun }) {
             { head: "tasks", number: true, tip: "Tasks that ran while it was watched: one for each partition and epoch.", cell: (row) => count(row.sums.tasks) },
             { head: "rows in", number: true, tip: "Rows that its tasks took.", cell: (row) => count(row.sums.rows_in) },
             { head: "rows out", number: true, tip: "Rows that its tasks put out.", cell: (row) => count(row.sums.rows_out) },
-            { head: "busy", number: true, tip: "Time in which its tasks ran.", cell: (row) => duration(row.sums.busy / 1e9) },
+            { head: "busy", number: true, tip: TERMS.tasksBusy, cell: (row) => duration(row.sums.busy / 1e9) },
             { head: "queue", number: true, tip: TERMS.queued, cell: (row) => duration(row.sums.queue / 1e9) },
             { head: "busiest partition", number: true, tip: "The partition whose tasks ran longest, and the share of the time in which they did. Near 100 %: it is the limit.", cell: (row) => `${row.busiest} at ${percent(row.busiest_share)}` },
           ]}

@@ -46,11 +46,11 @@ export function memorySizes(used: Machine["memory"]): number[] {
 }
 
 /** What was held in memory, and what other sizes would change. */
-function memoryText(used: Machine["memory"]): string {
+function memoryText(used: Machine["memory"], isView: boolean): string {
   if (!used || used.held + used.spilled === 0) return "Nothing that it held in memory was counted.";
-  const held = `It held ${bytes(used.held)} in memory at most`;
+  const held = isView ? `The state of its pipeline takes ${bytes(used.held)} in memory` : `It held ${bytes(used.held)} in memory at most`;
   if (used.spilled === 0) return `${held}, and spilled nothing: more would not change it, and with less it was not measured.`;
-  return `${held}, and spilled ${bytes(used.spilled)} to disk: with ${bytes(used.held + used.spilled)} these reads and writes would not be there. What it would do in between was not measured.`;
+  return `${held}, and ${isView ? `${bytes(used.spilled)} of it are on` : `spilled ${bytes(used.spilled)} to`} disk: with ${bytes(used.held + used.spilled)} these reads and writes would not be there. What it would do in between was not measured.`;
 }
 
 function speedText(speed: string): string {
@@ -106,8 +106,8 @@ function Sliders(props: { wish: Wish; subject: Subject; onChange(wish: Wish): vo
         off={sizes.length > 1 ? undefined : "It held nothing in memory that is counted."}
         onChange={(memory) => set({ memory: Number(memory) })}
       />
-      <p class="quiet" data-tip="The most that it held at once." tabIndex={0}>
-        {memoryText(machine.memory)}
+      <p class="quiet" data-tip={subject.isView ? TERMS.stateBytes : "The most that it held at once."} tabIndex={0}>
+        {memoryText(machine.memory, subject.isView)}
       </p>
       {uses.input && (
         <label class="check">
@@ -133,6 +133,8 @@ export interface Subject {
   modelled: number;
   usual: Prediction[];
   tips: { measured: string };
+  /** The epochs of a view. */
+  isView: boolean;
 }
 
 /** What the model answers: the prediction, and of a view the rate that it could sustain. */
