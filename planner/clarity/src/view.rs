@@ -202,7 +202,7 @@ pub fn analyse_view(profile: &ViewProfile, asked: Option<Scenario>) -> ViewAnaly
         epochs,
         verdict: String::new(),
     };
-    analysis.verdict = verdict(&analysis);
+    analysis.verdict = verdict(profile, &analysis);
     analysis
 }
 
@@ -219,9 +219,12 @@ fn rows_per_second(profile: &ViewProfile) -> f64 {
 }
 
 /// One line on a running view, such as `it keeps up with 2,400 rows/s; up to 20,000 (8.3 times) before the cores are the limit`.
-fn verdict(analysis: &ViewAnalysis) -> String {
+fn verdict(profile: &ViewProfile, analysis: &ViewAnalysis) -> String {
     let Some(head_room) = &analysis.head_room else {
-        return "no rows arrived while the view was watched".to_owned();
+        return match profile.in_flight_bytes {
+            0 => "no rows arrived while the view was watched".to_owned(),
+            _ => "no epoch with rows ended while the view was watched, and rows are on their way".to_owned(),
+        };
     };
     let now = analysis.rows_per_second;
     let rate = |value: f64| count(value.round() as u64);

@@ -148,6 +148,12 @@ fn nothing_is_said_of_a_view_without_input() {
     let found = analyse_view(&profile, None);
     assert_eq!((found.head_room, found.freshness), (None, None));
     assert_eq!(found.verdict, "no rows arrived while the view was watched");
+    // Its epoch takes longer than it was watched.
+    profile.in_flight_bytes = 5_000_000;
+    assert_eq!(
+        analyse_view(&profile, None).verdict,
+        "no epoch with rows ended while the view was watched, and rows are on their way"
+    );
 }
 
 #[test]
