@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::config_file::PlaceArgs;
+use crate::config_file::{ConfigError, PlaceArgs};
 use crate::exit::misused;
 use crate::logging;
 
@@ -105,11 +105,20 @@ pub fn run(args: &DoctorArgs) -> ExitCode {
 }
 
 fn look(args: &DoctorArgs) -> Vec<Finding> {
-    let config = match args.place.load(&[]) {
+    let mut findings = vec![];
+    let loaded = match args.place.load(&[]) {
+        // Whatever else is wrong is told, too.
+        Err(error @ ConfigError::Insecure { .. }) => {
+            findings.push(Finding::bad("exposure", error.to_string()));
+            args.place.load(&[("insecure", Some("true"))])
+        }
+        loaded => loaded,
+    };
+    let config = match loaded {
         Ok(config) => config,
         Err(error) => return vec![Finding::bad("configuration", error.to_string())],
     };
-    let mut findings = vec![Finding::good("configuration", "it can be read")];
+    findings.insert(0, Finding::good("configuration", "it can be read"));
     findings.extend(machine::tls(&config));
     let (directory, is_in_use) = directory::look(&config.data);
     findings.extend(directory);

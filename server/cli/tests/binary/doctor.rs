@@ -113,4 +113,21 @@ fn what_contradicts_itself_or_is_not_there_is_told() {
     fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).unwrap();
     let (_, out, _) = run(&["doctor", "--config", text_of(&config)]);
     assert!(out.contains("ok    secrets"), "{out}");
+
+    // Open to the network without a password: told, with all the rest.
+    let data = root.path().join("data");
+    let (status, out, _) = run(&[
+        "doctor",
+        "--data",
+        text_of(&data),
+        "--pg",
+        "127.0.0.1:0",
+        "--http",
+        "0.0.0.0:0",
+    ]);
+    assert_eq!(status, 1, "{out}");
+    assert!(
+        out.contains("FAIL  exposure       http") && out.contains("ok    memory"),
+        "{out}"
+    );
 }
