@@ -115,6 +115,25 @@ mod tests {
     }
 
     #[test]
+    fn every_flag_is_in_the_manual() {
+        let manual = concat!(
+            include_str!("../../../docs/operations.md"),
+            include_str!("../../../docs/cluster.md")
+        );
+        let mut missing = vec![];
+        for command in CommandLine::command().get_subcommands() {
+            let name = command.get_name();
+            let flags = command.get_arguments().filter_map(|flag| flag.get_long());
+            let unknown = flags.filter(|flag| !manual.contains(&format!("--{flag}")));
+            missing.extend(unknown.map(|flag| format!("{name} --{flag}")));
+            if !manual.contains(&format!("millrace {name}")) {
+                missing.push(name.to_owned());
+            }
+        }
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
     fn bad_usage_has_status_2() {
         for arguments in [
             &["millrace", "serv"][..],
