@@ -115,9 +115,14 @@ fn a_value_with_line_breaks_is_one_line_of_the_answer() {
     // One value a line is what the file says, and the answer has not the places where values end.
     let by_value = "control resultmode valuewise\n\nquery TT\nSELECT 'a b', 'c'\n----\na b\nd\n";
     write(root.path(), "by_value.slt", by_value);
-    let path = root.path().join("by_value.slt");
-    assert_eq!(run(&["test", "--complete", text_of(&path)]).0, 1);
-    assert_eq!(fs::read_to_string(&path).unwrap(), by_value);
+    // And here, that a part of it does not count.
+    let ignored = "query TT\nSELECT 'a b', 'c'\n----\na <slt:ignore> d\n";
+    write(root.path(), "ignored.slt", ignored);
+    for (name, text) in [("by_value.slt", by_value), ("ignored.slt", ignored)] {
+        let path = root.path().join(name);
+        assert_eq!(run(&["test", "--complete", text_of(&path)]).0, 1);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
 }
 
 #[test]
