@@ -217,7 +217,8 @@ export function runStatements(statements: string[], mayEndEarly: boolean, change
     const response = await request("/api/sql", {
       method: "POST",
       headers: { ...JSON_HEADERS, "X-Query-Id": id },
-      body: JSON.stringify({ queries: statements.map((query) => ({ query })) }),
+      // JSON's null is another value than NULL, and a JSON text another than its letters.
+      body: JSON.stringify({ queries: statements.map((query) => ({ query })), json: "text" }),
       signal: abort.signal,
     });
     if (response.status === 401) throw new NotLoggedIn();

@@ -165,6 +165,10 @@ export const SQL = [
       await visit.run("SELECT E'a\\nb\\tc' AS lines, U&'\\202Ertl' AS marks, 1 AS one");
       await page.getByRole("cell", { name: "a↵b⇥c" }).waitFor();
       await page.getByRole("cell", { name: "‹U+202E›rtl" }).waitFor();
+      // JSON's null is no NULL, and its texts have their quotes.
+      await visit.run(`SELECT 'null'::jsonb AS j, NULL::jsonb AS n, '"x"'::jsonb AS t, '{"a": [1, null]}'::jsonb AS o`);
+      await page.getByRole("cell", { name: '"x"' }).waitFor();
+      assert.deepEqual(await rowsOf(page), ['null|NULL|"x"|{"a": [1, null]}']);
       await page.locator(".tag", { hasText: "SELECT 1" }).waitFor();
       // A long one is cut, and says how long it is; in a detail too.
       await visit.run("SELECT v FROM huge");

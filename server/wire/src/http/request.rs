@@ -34,6 +34,19 @@ struct Body {
     queries: Option<Vec<Query>>,
     #[serde(default)]
     settings: BTreeMap<String, Value>,
+    #[serde(default)]
+    json: JsonValues,
+}
+
+/// How values of `json` and `jsonb` stand in a JSON answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JsonValues {
+    /// As what they are; the value `null` cannot be told from NULL.
+    #[default]
+    Value,
+    /// As texts.
+    Text,
 }
 
 /// One statement of a list.
@@ -56,6 +69,8 @@ pub struct SqlRequest {
     pub settings: Vec<(String, String)>,
     /// Whether only statements that read are accepted.
     pub read_only: bool,
+    /// How values of `json` and `jsonb` are answered.
+    pub json: JsonValues,
 }
 
 /// A part of a request.
@@ -82,6 +97,7 @@ impl SqlRequest {
             parts: vec![Part::Text(sql)],
             settings: Vec::new(),
             read_only: false,
+            json: JsonValues::default(),
         }
     }
 
@@ -120,6 +136,7 @@ impl SqlRequest {
             parts,
             settings,
             read_only: false,
+            json: body.json,
         })
     }
 }
@@ -153,6 +170,10 @@ mod tests {
     fn both_shapes_are_read() {
         let request = SqlRequest::from_json(br#"{"query": "a; b", "settings": {"x": 1, "y": "z"}}"#).unwrap();
         assert_eq!(request.parts, [Part::Text("a; b".into())]);
+        assert_eq!(request.json, JsonValues::Value);
+        let request = SqlRequest::from_json(br#"{"query": "a", "json": "text"}"#).unwrap();
+        assert_eq!(request.json, JsonValues::Text);
+        let request = SqlRequest::from_json(br#"{"query": "a; b", "settings": {"x": 1, "y": "z"}}"#).unwrap();
         assert_eq!(
             request.settings,
             [("x".to_owned(), "1".to_owned()), ("y".to_owned(), "z".to_owned())]
@@ -180,6 +201,7 @@ mod tests {
             r#"{"sql": "a"}"#,
             r#"{"query": "a", "queries": []}"#,
             r#"{"query": 1}"#,
+            r#"{"query": "a", "json": "xml"}"#,
         ] {
             let error = SqlRequest::from_json(body.as_bytes()).unwrap_err();
             assert!(error.hint.is_some(), "{body}");

@@ -11,20 +11,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::writer::StreamWriter;
 use bytes::{BufMut, Bytes, BytesMut};
 use millrace_postgres::encode::Column;
-use millrace_postgres::encode::json::put_members;
+use millrace_postgres::encode::json::{put_json_str, put_members};
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types::enumeration::{as_texts, text_field};
 use millrace_postgres::{from_internal, types};
 use millrace_session::Notice;
+use postgres_types::Type;
 use serde_json::json;
 
 use super::error;
 use super::negotiate::ResultFormat;
+use super::request::JsonValues;
 
 /// The schema of an Arrow stream, which has texts where an answer has values of an enum.
 fn shown_schema(schema: &Schema) -> Schema {
@@ -35,6 +37,7 @@ fn shown_schema(schema: &Schema) -> Schema {
 pub struct ResultWriter {
     out: BytesMut,
     form: Form,
+    json: JsonValues,
 }
 
 enum Form {
@@ -87,7 +90,18 @@ impl ResultWriter {
         if format == ResultFormat::Json {
             out.put_slice(b"{\"results\":[");
         }
-        ResultWriter { out, form }
+        ResultWriter {
+            out,
+            form,
+            json: JsonValues::default(),
+        }
+    }
+
+    /// How values of `json` and `jsonb` stand in a JSON answer.
+    #[must_use]
+    pub fn with_json(mut self, json: JsonValues) -> Self {
+        self.json = json;
+        self
     }
 
     /// Takes what has been written.
@@ -167,6 +181,11 @@ impl ResultWriter {
         let columns = columns
             .map(|(array, field)| Column::new(array, field))
             .collect::<SqlResult<Vec<_>>>()?;
+        let is_text: Vec<bool> = (schema.fields().iter())
+            .map(|field| {
+                self.json == JsonValues::Text && matches!(types::pg_type(field), Type::JSON | Type::JSONB)
+            })
+            .collect();
         let out = &mut self.out;
         for row in 0..batch.num_rows() {
             match &mut self.form {
@@ -176,7 +195,10 @@ impl ResultWriter {
                     out.put_u8(b'[');
                     for (index, column) in columns.iter().enumerate() {
                         put_comma(index > 0, out);
-                        column.put_json(row, out);
+                        match is_text[index] && !batch.column(index).is_null(row) {
+                            true => put_text_of_json(column, row, out),
+                            false => column.put_json(row, out),
+                        }
                     }
                     out.put_u8(b']');
                 }
@@ -275,6 +297,13 @@ fn only_one(begun: &mut bool) -> SqlResult<()> {
         );
     }
     Ok(())
+}
+
+/// A value of `json` as a text.
+fn put_text_of_json(column: &Column<'_>, row: usize, out: &mut BytesMut) {
+    let mut value = BytesMut::new();
+    column.put_json(row, &mut value);
+    put_json_str(&String::from_utf8_lossy(&value), out);
 }
 
 fn notice_object(notice: &Notice) -> serde_json::Value {
@@ -378,6 +407,25 @@ mod tests {
         assert_eq!(results[0]["tag"], "SELECT 2");
         assert_eq!(results[1]["ok"], "CREATE TABLE");
         assert_eq!(results[2]["error"]["code"], "22012");
+    }
+
+    #[test]
+    fn a_json_null_can_be_told_from_no_value() {
+        let jsonb = types::SqlType::annotated(DataType::Utf8, "jsonb");
+        let schema = Arc::new(Schema::new(vec![jsonb.field("j", true)]));
+        let values = StringArray::from(vec![Some("null"), None, Some("\"a\"")]);
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(values)]).unwrap();
+        let rows = |json| {
+            let mut writer = ResultWriter::new(ResultFormat::Json).with_json(json);
+            writer.begin_rows(&schema).unwrap();
+            writer.batch(&schema, &batch).unwrap();
+            writer.complete(&completion("SELECT 3", Some(3))).unwrap();
+            writer.end();
+            let document: serde_json::Value = serde_json::from_slice(&writer.take()).unwrap();
+            document["results"][0]["rows"].clone()
+        };
+        assert_eq!(rows(JsonValues::Value), json!([[null], [null], ["a"]]));
+        assert_eq!(rows(JsonValues::Text), json!([["null"], [null], ["\"a\""]]));
     }
 
     #[test]

@@ -114,6 +114,7 @@ async fn start(
     }
     let running = register(&state, headers, &session)?;
     let id = HeaderValue::from_str(running.id()).map_err(|_| malformed_id())?;
+    let json = request.json;
 
     let statements = Statements {
         session,
@@ -125,7 +126,7 @@ async fn start(
         state,
         _running: running,
     };
-    let mut writer = ResultWriter::new(format);
+    let mut writer = ResultWriter::new(format).with_json(json);
     let first = match execution.next_result().await {
         Ok(first) => first,
         // A client that reads JSON finds every statement's error at the same place.
