@@ -8,7 +8,7 @@
 //! Every statement has a `Display` (in `display/`) that prints SQL which parses back to an equal statement, because
 //! the catalog stores SQL text. Equality ignores source spans, as sqlparser's does.
 //!
-//! Four streaming constructs inside queries have no node in sqlparser and are normalised into ones that it has:
+//! Some constructs inside queries have no node in sqlparser and are normalised into ones that it has:
 //!
 //! | written | in the AST |
 //! |---|---|
@@ -16,6 +16,7 @@
 //! | `SESSION(s PARTITION BY a, b, ts, gap)` | `SESSION(s, ts, gap, partition_by => ARRAY[a, b])` |
 //! | `t FOR SYSTEM_TIME AS OF e` | `TableFactor::Table { version: Some(TableVersion::ForSystemTimeAsOf(e)), .. }` |
 //! | `ASOF [LEFT] JOIN t ON c` | `JoinOperator::AsOf { match_condition, constraint }`, where the match condition is the identifier [`ASOF_INNER`] or [`ASOF_LEFT`] |
+//! | `OVER (.. ROWS .. EXCLUDE TIES)` | a text among the columns of PARTITION BY, see [`Exclusion`] |
 //! | `ASOF LEFT JOIN t MATCH_CONDITION (m) ON c` | the same with the match condition `m AND asof_left` |
 
 mod alter;
@@ -35,13 +36,15 @@ mod show;
 mod sink;
 mod user_type;
 mod view;
+mod window;
 
 pub use alter::{AlterOperation, AlterRelation, DropBehavior, DropStatement, SequenceClauses};
 pub use copy::{
     CopyColumns, CopyDirection, CopyEnd, CopyFormat, CopyHeader, CopyOptions, CopySource, CopyStatement,
 };
 pub use create::{
-    ColumnDefinition, CreateExternalTable, CreateStream, CreateTable, Identity, Include, OnCommit, Watermark,
+    ColumnDefinition, CreateExternalTable, CreateStream, CreateTable, Identity, Include, LikePart, OnCommit,
+    TableLike, Watermark,
 };
 pub use cursor::{
     DeclareSubscribeCursor, DeclareSubscriptionCursor, Fetch, Subscribe, SubscribeTarget, SubscriptionStart,
@@ -66,6 +69,7 @@ pub use sqlparser::ast::{
 };
 pub use user_type::{CreateDomain, CreateEnum, DomainChange, EnumChange};
 pub use view::{CreateMaterializedView, Emit};
+pub use window::Exclusion;
 
 /// The `match_condition` of a normalised `ASOF JOIN .. ON ..`.
 pub const ASOF_INNER: &str = "asof_inner";

@@ -81,6 +81,55 @@ pub struct CreateStream {
     pub format: Option<FormatEncode>,
 }
 
+/// `LIKE relation [INCLUDING | EXCLUDING part] ..` among the columns of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableLike {
+    /// How many of the columns that are written stand before it.
+    pub at: usize,
+    /// The relation whose columns it stands for.
+    pub relation: ObjectName,
+    /// What is taken over besides names, types and NOT NULL.
+    pub including: Vec<LikePart>,
+}
+
+/// What LIKE may take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LikePart {
+    /// Comments of columns.
+    Comments,
+    /// How columns are compressed: nothing.
+    Compression,
+    /// CHECK constraints.
+    Constraints,
+    /// DEFAULT.
+    Defaults,
+    /// GENERATED ALWAYS AS.
+    Generated,
+    /// IDENTITY, with sequences of their own.
+    Identity,
+    /// PRIMARY KEY, UNIQUE and indexes.
+    Indexes,
+    /// What is known for plans: nothing.
+    Statistics,
+    /// How columns are stored: nothing.
+    Storage,
+}
+
+impl LikePart {
+    /// All of them, with the words that say them.
+    pub const ALL: [(LikePart, &str); 9] = [
+        (LikePart::Comments, "COMMENTS"),
+        (LikePart::Compression, "COMPRESSION"),
+        (LikePart::Constraints, "CONSTRAINTS"),
+        (LikePart::Defaults, "DEFAULTS"),
+        (LikePart::Generated, "GENERATED"),
+        (LikePart::Identity, "IDENTITY"),
+        (LikePart::Indexes, "INDEXES"),
+        (LikePart::Statistics, "STATISTICS"),
+        (LikePart::Storage, "STORAGE"),
+    ];
+}
+
 /// What COMMIT does to a temporary table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnCommit {
@@ -109,6 +158,8 @@ pub struct CreateTable {
     pub all_columns: bool,
     /// The columns. With `AS SELECT` empty, or names alone (see `column_names`).
     pub columns: Vec<ColumnDefinition>,
+    /// `LIKE relation`, each.
+    pub like: Vec<TableLike>,
     /// The names in `CREATE TABLE t (a, b) AS SELECT ..`.
     pub column_names: Vec<Ident>,
     /// The columns of `PRIMARY KEY`, whether written on the column or apart; empty without one.

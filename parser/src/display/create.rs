@@ -5,8 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use super::{joined, option_name, option_value, when, with};
 use crate::ast::{
     ColumnDefinition, CreateExternalTable, CreateMaterializedView, CreateSink, CreateStream,
-    CreateSubscription, CreateTable, Emit, FormatEncode, Ident, Include, OnCommit, SinkInput,
-    TableConstraint, Watermark,
+    CreateSubscription, CreateTable, Emit, FormatEncode, Ident, Include, LikePart, OnCommit, SinkInput,
+    TableConstraint, TableLike, Watermark,
 };
 use crate::identifier::quote_literal;
 
@@ -41,10 +41,24 @@ impl Display for ColumnDefinition {
     }
 }
 
+impl Display for TableLike {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "LIKE {}", self.relation)?;
+        for (_, word) in LikePart::ALL
+            .iter()
+            .filter(|(part, _)| self.including.contains(part))
+        {
+            write!(f, " INCLUDING {word}")?;
+        }
+        Ok(())
+    }
+}
+
 /// The list in parentheses.
 fn elements(
     all_columns: bool,
     columns: &[ColumnDefinition],
+    like: &[TableLike],
     primary_key: &[Ident],
     constraints: &[TableConstraint],
     watermark: Option<&Watermark>,
@@ -54,6 +68,9 @@ fn elements(
         .into_iter()
         .chain(columns.iter().map(ToString::to_string))
         .collect();
+    for like in like.iter().rev() {
+        elements.insert(like.at.min(elements.len()), like.to_string());
+    }
     if let Some(watermark) = watermark {
         elements.push(format!(
             "WATERMARK FOR {} AS {}",
@@ -84,6 +101,7 @@ impl Display for CreateStream {
         let elements = elements(
             self.all_columns,
             &self.columns,
+            &[],
             &self.primary_key,
             &self.constraints,
             self.watermark.as_ref(),
@@ -110,10 +128,15 @@ impl Display for CreateTable {
         write!(f, "CREATE {replace}{temporary}TABLE {exists}{}", self.name)?;
         if !self.column_names.is_empty() {
             write!(f, " ({})", joined(&self.column_names))?;
-        } else if self.as_query.is_none() || !self.columns.is_empty() || self.all_columns {
+        } else if self.as_query.is_none()
+            || !self.columns.is_empty()
+            || !self.like.is_empty()
+            || self.all_columns
+        {
             let list = elements(
                 self.all_columns,
                 &self.columns,
+                &self.like,
                 &self.primary_key,
                 &self.constraints,
                 self.watermark.as_ref(),

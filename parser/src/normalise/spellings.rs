@@ -7,13 +7,14 @@
 //! | `INSERT INTO t (a) OVERRIDING SYSTEM VALUE` | a column [`OVERRIDING`]`.system` more |
 //! | `(TABLE t)` | `(SELECT * FROM t)` |
 //! | `x = ANY (VALUES (1), (2))` | `x = ANY (SELECT * FROM (VALUES (1), (2)) AS "values")` |
+//! | `ROWS .. EXCLUDE TIES` | a text among the columns of PARTITION BY, see [`Exclusion`] |
 //! | `SET a[1] = v` | `SET a = "assign element"(v, 1)`, see [`ASSIGN_ELEMENT`] |
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use super::{closing, is};
-use crate::ast::{ASSIGN_ELEMENT, ASSIGN_SLICE, JOIN_ALIAS, OVERRIDING, ROWS_FROM};
+use crate::ast::{ASSIGN_ELEMENT, ASSIGN_SLICE, Exclusion, JOIN_ALIAS, OVERRIDING, ROWS_FROM};
 use crate::error::Failure;
 use crate::tokens::{is_word, nesting, starts_with};
 
@@ -93,7 +94,7 @@ fn trims_of_blanks(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Of a window's frame: `EXCLUDE NO OTHERS` says nothing, and the others are refused.
+/// Of a window's frame: `EXCLUDE NO OTHERS` says nothing, and of the others a mark is put among the columns of PARTITION BY.
 fn exclusions(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
     let mut i = 1;
     while i < tokens.len() {
@@ -101,16 +102,50 @@ fn exclusions(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
             .iter()
             .any(|end| is_word(tokens.get(i - 1), end));
         if in_frame && is_word(tokens.get(i), "EXCLUDE") {
-            let is_none = is_word(tokens.get(i + 1), "NO") && is_word(tokens.get(i + 2), "OTHERS");
-            if !is_none {
-                let message = "window frames with EXCLUDE are not supported";
-                return Err(Failure::unsupported(message, tokens[i].span.start, ""));
+            let says = |words: &str| {
+                let mut words = words.split(' ').enumerate();
+                words.all(|(place, word)| is_word(tokens.get(i + 1 + place), word))
+            };
+            let exclusion = Exclusion::ALL.into_iter().find(|one| says(one.words()));
+            let length = match exclusion {
+                Some(one) => 1 + one.words().split(' ').count(),
+                None if says("no others") => 3,
+                None => {
+                    let message = "CURRENT ROW, GROUP, TIES or NO OTHERS must follow EXCLUDE";
+                    return Err(Failure::invalid(message, tokens[i].span.start));
+                }
+            };
+            let span = tokens[i].span;
+            tokens.drain(i..i + length);
+            if let (Some(one), Some(open)) = (exclusion, opening(tokens, i)) {
+                let word = |word: &str| TokenWithSpan::new(Token::make_word(word, None), span);
+                let text = TokenWithSpan::new(Token::SingleQuotedString(one.mark()), span);
+                // The planner passes over constants.
+                let mark = [text, word("IS"), word("NULL")];
+                let begins = ["PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"];
+                let is_named = !begins.iter().any(|word| is_word(tokens.get(open + 1), word));
+                let at = open + 1 + usize::from(is_named);
+                if is_word(tokens.get(at), "PARTITION") {
+                    let comma = TokenWithSpan::new(Token::Comma, span);
+                    tokens.splice(at + 2..at + 2, mark.into_iter().chain([comma]));
+                } else {
+                    let by = [word("PARTITION"), word("BY")];
+                    tokens.splice(at..at, by.into_iter().chain(mark));
+                }
             }
-            tokens.drain(i..i + 3);
         }
         i += 1;
     }
     Ok(())
+}
+
+/// The parenthesis that is open before a place.
+fn opening(tokens: &[TokenWithSpan], before: usize) -> Option<usize> {
+    let mut depth = 0;
+    (0..before).rev().find(|at| {
+        depth += nesting(&tokens[*at].token);
+        depth > 0
+    })
 }
 
 /// `SUBSTRING(x SIMILAR p ESCAPE e)` is `SUBSTRING(x FROM p FOR e)`.

@@ -9,7 +9,7 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::{Location, Span, Token};
 
 use super::sequence;
-use crate::ast::{ColumnDefinition, Identity, Include, Watermark};
+use crate::ast::{ColumnDefinition, Identity, Include, LikePart, TableLike, Watermark};
 use crate::error::Failure;
 use crate::identifier::fold;
 use crate::reader::{Parse, Reader};
@@ -20,18 +20,24 @@ pub(super) struct TableElements {
     /// `*`.
     pub(super) all_columns: bool,
     pub(super) columns: Vec<ColumnDefinition>,
+    pub(super) like: Vec<TableLike>,
     pub(super) primary_key: Vec<Ident>,
     pub(super) constraints: Vec<TableConstraint>,
     pub(super) watermark: Option<Watermark>,
 }
 
-/// `(element, ..)`, and `INCLUDE member AS column ..` behind it.
-pub(super) fn elements(reader: &mut Reader<'_>) -> Parse<(TableElements, Vec<Include>)> {
+/// `(element, ..)`, and `INCLUDE member AS column ..` behind it; LIKE only of a table.
+pub(super) fn elements(reader: &mut Reader<'_>, is_table: bool) -> Parse<(TableElements, Vec<Include>)> {
+    let at = reader.here();
     let mut elements = TableElements::default();
     reader.need_token(&Token::LParen)?;
     if !reader.take_token(&Token::RParen) {
         reader.list(|reader| element(reader, &mut elements))?;
         reader.need_token(&Token::RParen)?;
+    }
+    if !is_table && !elements.like.is_empty() {
+        let message = "LIKE is supported only in CREATE TABLE";
+        return Err(Failure::unsupported(message, at, "Write the columns."));
     }
     let include = include(reader)?;
     finish(&mut elements, &include)?;
@@ -78,12 +84,10 @@ fn element(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<()> {
         });
         return Ok(());
     }
-    if reader.at(&["LIKE"]) {
-        return Err(Failure::unsupported(
-            "CREATE TABLE with LIKE is not supported",
-            at,
-            "Write the columns.",
-        ));
+    if reader.take(&["LIKE"]) {
+        let like = like(reader, elements.columns.len())?;
+        elements.like.push(like);
+        return Ok(());
     }
     if reader.at(&["INCLUDE"]) && !matches!(reader.peek_nth_token_ref(2).token, Token::Comma | Token::RParen)
     {
@@ -97,6 +101,38 @@ fn element(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<()> {
     let column = column(reader, elements)?;
     elements.columns.push(column);
     Ok(())
+}
+
+/// After LIKE.
+fn like(reader: &mut Reader<'_>, at: usize) -> Parse<TableLike> {
+    let relation = reader.name()?;
+    let mut including = vec![];
+    loop {
+        let is_in = reader.take(&["INCLUDING"]);
+        if !is_in && !reader.take(&["EXCLUDING"]) {
+            break;
+        }
+        let all = reader.take(&["ALL"]);
+        let part = LikePart::ALL
+            .into_iter()
+            .find(|(_, word)| !all && reader.take(&[word]));
+        if !all && part.is_none() {
+            return Err(reader.unexpected("ALL, or what of a relation LIKE takes over"));
+        }
+        for (one, _) in LikePart::ALL {
+            if all || part.is_some_and(|(part, _)| part == one) {
+                including.retain(|other| *other != one);
+                if is_in {
+                    including.push(one);
+                }
+            }
+        }
+    }
+    Ok(TableLike {
+        at,
+        relation,
+        including,
+    })
 }
 
 /// Whether a constraint of the table is next, and not a column that is called `key` or `index`.

@@ -24,7 +24,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         options: Options::default(),
     };
     if reader.peek_token_ref().token == Token::LParen {
-        let (elements, include) = columns::elements(reader)?;
+        let (elements, include) = columns::elements(reader, false)?;
         if let Some(include) = include.first() {
             let at = include.column.span.start;
             return Err(Failure::unsupported("INCLUDE of a file is not supported", at, ""));

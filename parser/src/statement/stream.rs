@@ -21,7 +21,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
     // Whatever feeds it may know its columns.
     let (elements, include) = match reader.at(&["WITH"]) {
         true => (TableElements::default(), vec![]),
-        false => columns::elements(reader)?,
+        false => columns::elements(reader, false)?,
     };
     let mut options = with::options(reader)?;
     let format = with::format(reader)?;

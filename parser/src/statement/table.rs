@@ -18,7 +18,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
     if names_only(reader) {
         column_names = reader.parenthesised(|reader| reader.ident())?;
     } else if !reader.at(&["AS"]) && !reader.at(&["WITH"]) && !reader.at(&["ON", "COMMIT"]) {
-        (elements, include) = columns::elements(reader)?;
+        (elements, include) = columns::elements(reader, true)?;
     }
     let append_only = reader.take(&["APPEND", "ONLY"]);
     let mut options = with::options(reader)?;
@@ -42,7 +42,9 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
     refuse_clauses(reader)?;
     let mut as_query = None;
     let mut with_no_data = false;
-    if reader.at(&["AS"]) && (!elements.columns.is_empty() || elements.all_columns) {
+    if reader.at(&["AS"])
+        && (!elements.columns.is_empty() || !elements.like.is_empty() || elements.all_columns)
+    {
         return Err(reader.unexpected("the end of the statement: with AS a column has a name and no type"));
     }
     if reader.take(&["AS"]) {
@@ -52,7 +54,11 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
             let _ = reader.take(&["WITH", "DATA"]);
         }
     } else if !column_names.is_empty()
-        || (elements.columns.is_empty() && !elements.all_columns && !options.0.is_empty() && format.is_none())
+        || (elements.columns.is_empty()
+            && elements.like.is_empty()
+            && !elements.all_columns
+            && !options.0.is_empty()
+            && format.is_none())
     {
         return Err(reader.unexpected("AS and a query"));
     }
@@ -64,6 +70,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         if_not_exists,
         all_columns: elements.all_columns,
         columns: elements.columns,
+        like: elements.like,
         column_names,
         primary_key: elements.primary_key,
         constraints: elements.constraints,

@@ -112,6 +112,43 @@ fn changed(function: Function, bytes: &[u8], index: i64, value: i64) -> SqlResul
     Ok(out)
 }
 
+/// `substring` of bytes: the bytes, the place of the first, and how many; NULL where one of these is.
+///
+/// # Errors
+/// The number of bytes is negative.
+pub(crate) fn substring(arrays: &[ArrayRef]) -> Result<ArrayRef> {
+    let bytes = cast(&arrays[0], &DataType::Binary)?;
+    let bytes = bytes.as_binary::<i32>();
+    let places = arrays[1..].iter().map(|array| cast(array, &DataType::Int64));
+    let places = places.collect::<std::result::Result<Vec<ArrayRef>, _>>()?;
+    let of_row = |row: usize| {
+        let place = |at: usize| {
+            places
+                .get(at)
+                .map(|place| place.as_primitive::<Int64Type>().value(row))
+        };
+        if bytes.is_null(row) || places.iter().any(|place| place.is_null(row)) {
+            return Ok(None);
+        }
+        let (value, from) = (bytes.value(row), place(0).unwrap_or(1));
+        let end = match place(1) {
+            Some(count) if count < 0 => {
+                return Err(SqlError::new(
+                    SqlState::SubstringError,
+                    "negative substring length not allowed",
+                ));
+            }
+            Some(count) => from.saturating_add(count),
+            None => i64::MAX,
+        };
+        let within = |at: i64| usize::try_from(at.max(1) - 1).map_or(value.len(), |at| at.min(value.len()));
+        let from = within(from);
+        Ok(Some(&value[from..within(end).max(from)]))
+    };
+    let parts = (0..bytes.len()).map(of_row).collect::<SqlResult<Vec<_>>>()?;
+    Ok(Arc::new(BinaryArray::from_iter(parts)))
+}
+
 impl ScalarUDFImpl for OfBytes {
     fn name(&self) -> &str {
         match self.function {

@@ -31,10 +31,13 @@
 //! | [`numeric`] | rounding, logarithms, powers, `width_bucket` |
 //! | [`series`] | `generate_series` of numbers |
 //! | [`sum`] | sums of integers that fail on overflow |
+//! | `exclusions` | frames of windows with EXCLUDE |
 //! | `float_frames` | `sum` and `avg` of floats over frames that move |
 //! | [`regex`] | regular expressions, SIMILAR TO, `substring` |
 //! | [`text`] | `format`, quoting, lengths |
 //! | `format` | `to_char`, `to_number` |
+//! | `by_row` | functions told by what they do with a row's values: `encode`, `unistr`, `parse_ident` |
+//! | `scale`, `buckets`, `trim_array` | `scale`, `trim_scale`; `width_bucket` of an array; `trim_array` |
 //! | [`bounded`] | limits on what functions make, and on how long they take |
 //! | [`by_pattern`] | `to_date`, `to_timestamp` by a pattern |
 //!
@@ -46,7 +49,9 @@ mod arguments;
 pub mod arithmetic;
 pub mod arrays;
 pub mod bounded;
+mod buckets;
 pub mod by_pattern;
+mod by_row;
 mod bytes;
 pub mod cast;
 pub mod date_part;
@@ -56,6 +61,7 @@ pub mod division;
 pub mod domain;
 pub mod encoding;
 pub mod enums;
+pub mod exclusions;
 mod float_frames;
 pub mod format;
 mod in_plans;
@@ -73,6 +79,7 @@ mod quoted;
 mod ranking;
 pub mod regex;
 pub mod registry;
+mod scale;
 pub mod series;
 pub mod sql;
 pub mod sum;
@@ -80,5 +87,6 @@ pub mod syntax;
 pub mod system;
 pub mod text;
 mod trigonometry;
+mod trim_array;
 mod without;
 pub mod zoned_shift;

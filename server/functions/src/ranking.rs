@@ -1,5 +1,5 @@
 //! `row_number()`, `rank()`, `dense_rank()` and `ntile(n)` with the types that PostgreSQL gives them: DataFusion counts with
-//! unsigned numbers, which PostgreSQL has not.
+//! unsigned numbers, which PostgreSQL has not. `lag` and `lead` whose default is wider than their values: of the default's type.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,24 +7,28 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::binary::comparison_coercion;
 use datafusion::logical_expr::function::{ExpressionArgs, PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion::logical_expr::window_state::WindowAggState;
 use datafusion::logical_expr::{
-    Documentation, LimitEffect, PartitionEvaluator, ReversedUDWF, Signature, WindowUDF, WindowUDFImpl,
+    Documentation, LimitEffect, PartitionEvaluator, ReversedUDWF, Signature, Volatility, WindowUDF,
+    WindowUDFImpl,
 };
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::scalar::ScalarValue;
 
 /// The functions.
 pub fn udwfs() -> Vec<Arc<WindowUDF>> {
-    use datafusion::functions_window::{ntile, rank, row_number};
+    use datafusion::functions_window::{lead_lag, ntile, rank, row_number};
     let signed = |inner: Arc<WindowUDF>, target| Arc::new(WindowUDF::from(Signed { inner, target }));
     vec![
         signed(row_number::row_number_udwf(), DataType::Int64),
         signed(rank::rank_udwf(), DataType::Int64),
         signed(rank::dense_rank_udwf(), DataType::Int64),
         signed(ntile::ntile_udwf(), DataType::Int32),
+        Arc::new(WindowUDF::from(Shifted::new(lead_lag::lag_udwf()))),
+        Arc::new(WindowUDF::from(Shifted::new(lead_lag::lead_udwf()))),
     ]
 }
 
@@ -72,6 +76,78 @@ impl WindowUDFImpl for Signed {
 
     fn reverse_expr(&self) -> ReversedUDWF {
         ReversedUDWF::NotSupported
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn limit_effect(&self, args: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {
+        self.inner.inner().limit_effect(args)
+    }
+}
+
+/// `lag` or `lead`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Shifted {
+    inner: Arc<WindowUDF>,
+    signature: Signature,
+}
+
+impl Shifted {
+    fn new(inner: Arc<WindowUDF>) -> Shifted {
+        Shifted {
+            inner,
+            signature: Signature::user_defined(Volatility::Immutable),
+        }
+    }
+}
+
+impl WindowUDFImpl for Shifted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let mut types = types.to_vec();
+        match types.as_mut_slice() {
+            [_] | [_, _] => {}
+            // A number without a point is of the values' type, whatever it is.
+            [value, _, default] if !default.is_integer() => {
+                if let Some(common) = comparison_coercion(value, default) {
+                    (*value, *default) = (common.clone(), common);
+                }
+            }
+            [_, _, _] => {}
+            _ => {
+                return plan_err!(
+                    "function {} with {} arguments does not exist",
+                    self.name(),
+                    types.len()
+                );
+            }
+        }
+        Ok(types)
+    }
+
+    fn expressions(&self, args: ExpressionArgs) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.inner.expressions(args)
+    }
+
+    fn partition_evaluator(&self, args: PartitionEvaluatorArgs) -> Result<Box<dyn PartitionEvaluator>> {
+        self.inner.partition_evaluator_factory(args)
+    }
+
+    fn field(&self, args: WindowUDFFieldArgs) -> Result<FieldRef> {
+        self.inner.field(args)
+    }
+
+    fn reverse_expr(&self) -> ReversedUDWF {
+        self.inner.reverse_expr()
     }
 
     fn documentation(&self) -> Option<&Documentation> {

@@ -38,6 +38,7 @@ use millrace_postgres::types::{self, is_text};
 use self::engine::{Regex, Span};
 use self::syntax::Options;
 use crate::arguments::on_arrays;
+use crate::bytes;
 
 /// What `regexp_matches` is called: it makes a list of lists, of which a row each is made.
 pub const MATCHES: &str = "regexp_match_all";
@@ -176,6 +177,10 @@ impl ScalarUDFImpl for Regexp {
                     .all(|(given, kind)| fits(given, *kind))
         });
         let Some((kinds, _)) = form else {
+            if self.is_of_bytes(arg_types) && (2..=3).contains(&arg_types.len()) {
+                let places = vec![DataType::Int64; arg_types.len() - 1];
+                return Ok([vec![DataType::Binary], places].concat());
+            }
             let names: Vec<String> = arg_types
                 .iter()
                 .map(|given| types::plain_name(&Field::new("", given.clone(), true)))
@@ -197,8 +202,9 @@ impl ScalarUDFImpl for Regexp {
             .collect())
     }
 
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         Ok(match self.function {
+            Function::Substring if self.is_of_bytes(arg_types) => DataType::Binary,
             Function::Like | Function::Similar => DataType::Boolean,
             Function::Match | Function::Split => text_list(),
             Function::Matches => DataType::List(Arc::new(Field::new(MATCH, text_list(), true))),
@@ -209,6 +215,9 @@ impl ScalarUDFImpl for Regexp {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         on_arrays(&args, |arrays, rows| {
+            if self.function == Function::Substring && arrays[0].data_type().is_binary() {
+                return bytes::substring(arrays);
+            }
             let arguments = arrays
                 .iter()
                 .map(|array| {
@@ -222,6 +231,16 @@ impl ScalarUDFImpl for Regexp {
                 .collect::<Result<Vec<_>>>()?;
             Ok(self.function.apply(&arguments, rows)?)
         })
+    }
+}
+
+impl Regexp {
+    /// Whether it is `substring` of bytes, by places.
+    fn is_of_bytes(&self, arg_types: &[DataType]) -> bool {
+        self.function == Function::Substring
+            && arg_types.split_first().is_some_and(|(first, places)| {
+                first.is_binary() && places.iter().all(|place| fits(place, Kind::Number))
+            })
     }
 }
 

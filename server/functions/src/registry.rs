@@ -8,9 +8,10 @@ use datafusion::execution::FunctionRegistry;
 use crate::bounded::Room;
 use crate::sql::quantified;
 use crate::{
-    alike, arithmetic, arrays, by_pattern, bytes, cast, date_part, date_trunc, datetime, domain, encoding,
-    enums, float_frames, format, integers, jsonb, length, made_times, numeric, operators, ordered_set,
-    ranking, regex, series, sum, system, text, trigonometry, without, zoned_shift,
+    alike, arithmetic, arrays, buckets, by_pattern, by_row, bytes, cast, date_part, date_trunc, datetime,
+    domain, encoding, enums, float_frames, format, integers, jsonb, length, made_times, numeric, operators,
+    ordered_set, ranking, regex, scale, series, sum, system, text, trigonometry, trim_array, without,
+    zoned_shift,
 };
 
 /// Registers all of them. Aggregates whose values grow take memory in the room.
@@ -47,7 +48,15 @@ pub fn register(registry: &mut dyn FunctionRegistry, room: &Room) -> Result<()> 
         .chain(made_times::udfs())
         .chain(enums::udfs())
         .chain(bytes::udfs())
-        .chain([zoned_shift::series(), series::udf(), domain::udf()])
+        .chain(by_row::udfs())
+        .chain(scale::udfs())
+        .chain([
+            zoned_shift::series(),
+            series::udf(),
+            domain::udf(),
+            buckets::udf(),
+            trim_array::udf(),
+        ])
     {
         registry.register_udf(function)?;
     }

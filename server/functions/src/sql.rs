@@ -27,6 +27,7 @@
 
 pub mod bound;
 mod calls;
+pub mod clock_words;
 pub mod column_names;
 pub mod comparisons;
 mod enum_arguments;

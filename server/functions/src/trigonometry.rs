@@ -144,11 +144,15 @@ impl ScalarUDFImpl for OfAngle {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let (_, function) = FUNCTIONS[self.index];
+        let (name, function) = FUNCTIONS[self.index];
+        let in_degrees = name.ends_with('d');
         on_arrays(&args, |arrays, _| {
             let values = cast(&arrays[0], &DataType::Float64)?;
             let of_row = |value: f64| {
+                // No angle in degrees gives a negative zero.
+                let plain = |result: f64| if result == 0.0 && in_degrees { 0.0 } else { result };
                 function(value)
+                    .map(plain)
                     .ok_or_else(|| SqlError::new(SqlState::NumericValueOutOfRange, "input is out of range"))
             };
             let results = values

@@ -66,6 +66,10 @@ sql_states! {
     InvalidArgumentForLogarithm = "2201E",
     /// A number without a root or a power.
     InvalidArgumentForPowerFunction = "2201F",
+    /// A field of an interval is too large.
+    IntervalFieldOverflow = "22015",
+    /// A place of nth_value that is no row's.
+    InvalidArgumentForNthValue = "22016",
     /// Bounds or a count that make no buckets.
     InvalidArgumentForWidthBucket = "2201G",
     /// LIMIT is negative.

@@ -21,6 +21,7 @@
 pub mod digits;
 pub mod enumeration;
 pub mod interval;
+pub mod interval_fields;
 pub mod json;
 pub mod jsonpath;
 pub mod named;

@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::ast;
 use millrace_catalog::user_type::id_of;
-use millrace_functions::sql::named_types;
+use millrace_functions::sql::{clock_words, named_types};
 use millrace_parser::ast::{CopySource, ExplainTarget, Statement};
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::types::enumeration::EnumType;
@@ -11,11 +11,13 @@ use postgres_types::{Kind, Type};
 
 use crate::session::Session;
 
-/// Replaces the names of types in what is run at once. A definition keeps them, and has them replaced where it is read.
+/// Replaces the names of types, and the words that need a clock, in what is run at once. A definition keeps names, and has them
+/// replaced where it is read.
 ///
 /// # Errors
 /// A name cannot be looked up; an array of a domain is meant.
 pub(crate) fn resolve(session: &Session, statement: &mut Statement) -> SqlResult<()> {
+    at_once(statement);
     if !session.catalog().has_user_types() {
         return Ok(());
     }
@@ -44,6 +46,23 @@ pub(crate) fn resolve(session: &Session, statement: &mut Statement) -> SqlResult
             _ => Ok(()),
         },
         _ => Ok(()),
+    }
+}
+
+fn at_once(statement: &mut Statement) {
+    match statement {
+        Statement::Sql(sql) => match sql.as_mut() {
+            ast::Statement::CreateView(_) | ast::Statement::Prepare { .. } => {}
+            sql => clock_words::replace(sql),
+        },
+        Statement::CreateTable(create) => clock_words::replace(&mut create.as_query),
+        Statement::Copy(copy) => {
+            if let CopySource::Query(query) = &mut copy.source {
+                clock_words::replace(query.as_mut());
+            }
+        }
+        // EXPLAIN of what it runs is done by what it becomes.
+        _ => {}
     }
 }
 

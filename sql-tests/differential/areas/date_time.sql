@@ -53,7 +53,6 @@ SELECT min(x), max(x) FROM (VALUES (timestamp '2024-01-01'), ('infinity'), ('-in
 SELECT current_date = now()::date, current_timestamp = now(), localtimestamp::date = current_date, pg_typeof(localtime), pg_typeof(clock_timestamp());
 SET TimeZone TO 'America/New_York';
 SELECT timestamptz '2024-03-10 01:59:00' + interval '1 minute', timestamptz '2024-03-09 12:00' + interval '1 day', timestamptz '2024-03-09 12:00' + interval '24 hours', timestamptz '2024-11-03 01:30:00-04' + interval '1 hour';
--- refused 42883: not supported
 SELECT timestamptz '2024-01-01 12:00', timestamp '2024-07-01 12:00'::timestamptz, timestamptz '2024-07-01 12:00+00'::timestamp, date_trunc('day', timestamptz '2024-07-01 02:00+00'), date_trunc('day', timestamptz '2024-07-01 02:00+00', 'Asia/Tokyo'), extract(hour FROM timestamptz '2024-07-01 02:00+00');
 RESET TimeZone;
 SELECT timestamptz '2024-01-01 12:00';

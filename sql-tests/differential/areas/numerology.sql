@@ -40,7 +40,6 @@ SELECT '1e400'::float8;
 SELECT '1e-400'::float8;
 SELECT '1e39'::float4;
 SELECT 1e308::float8 * 10;
--- refused 22003: a numeric has at most 38 digits
 SELECT 'NaN'::float8 = 'NaN'::float8, 'NaN'::float8 > 'Infinity'::float8, 'Infinity'::float8 > 1e308, 0::float8 = '-0'::float8;
 SELECT 0.1::float4, 0.1::float8, 0.1::float4::float8, 1e15::float8, 1e16::float8, 123456789012345678::float8, 1e-5::float8, 0.0001::float8, 1e6::float4, 16777217::float4, '-0'::float8;
 SELECT 1::float8 / 3, 1::float4 / 3, 2::float4 / 3::float8, 100::float8, 1.0::float8;
@@ -51,7 +50,6 @@ SELECT ln(0);
 SELECT ln(-1::float8);
 SELECT power(0, -1);
 SELECT power(-8, 0.5);
--- refused 42883: not supported
 SELECT mod(5, 3), mod(-5, 3), div(9, 4), div(-9, 4), gcd(1071, 462), lcm(1071, 462), factorial(5), width_bucket(5.35, 0.024, 10.06, 5), scale(8.41), min_scale(8.4100), trim_scale(8.4100);
 SELECT sin(0), cos(0), tan(0), asin(0), acos(1), atan(0), atan2(0, 1), degrees(pi()), radians(180), sind(30), cosd(60), tand(45);
 SELECT asin(2);

@@ -7,8 +7,9 @@ use std::ops::ControlFlow;
 use datafusion::common::plan_datafusion_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, NamedWindowExpr, Select, Statement, VisitorMut, WindowSpec, WindowType,
+    Expr, Ident, NamedWindowExpr, Select, Statement, Value, VisitorMut, WindowSpec, WindowType,
 };
+use millrace_parser::ast::Exclusion;
 use millrace_parser::walk::{Walk, walk_expressions_mut};
 
 /// Replaces every window that is made from a named one by what it stands for.
@@ -72,7 +73,9 @@ fn complete(spec: &mut WindowSpec, known: &[(Ident, WindowSpec)]) -> Result<()> 
         return Err(plan_datafusion_err!("window \"{}\" does not exist", name.value));
     };
     let refused = |what: &str| plan_datafusion_err!("cannot {what} window \"{}\"", name.value);
-    if !spec.partition_by.is_empty() {
+    // The mark of an EXCLUDE is none of its columns.
+    let (marks, columns): (Vec<Expr>, Vec<Expr>) = spec.partition_by.drain(..).partition(is_exclusion);
+    if !columns.is_empty() {
         return Err(refused("override PARTITION BY clause of"));
     }
     if !spec.order_by.is_empty() && !base.order_by.is_empty() {
@@ -84,11 +87,17 @@ fn complete(spec: &mut WindowSpec, known: &[(Ident, WindowSpec)]) -> Result<()> 
             name.value
         ));
     }
-    spec.partition_by = base.partition_by.clone();
+    spec.partition_by = marks;
+    spec.partition_by.extend(base.partition_by.iter().cloned());
     if spec.order_by.is_empty() {
         spec.order_by = base.order_by.clone();
     }
     Ok(())
+}
+
+fn is_exclusion(column: &Expr) -> bool {
+    let Expr::IsNull(text) = column else { return false };
+    matches!(text.as_ref(), Expr::Value(value) if matches!(&value.value, Value::SingleQuotedString(text) if Exclusion::of_mark(text).is_some()))
 }
 
 #[cfg(test)]

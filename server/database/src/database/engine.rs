@@ -14,6 +14,7 @@ use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder}
 use datafusion::prelude::{SessionConfig, SessionContext};
 use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
 use millrace_engine::{BatchPlanner, FILE_PIECE_BYTES_MIN};
+use millrace_functions::exclusions::Exclusions;
 use millrace_functions::{bounded, registry};
 use millrace_planner::query::{Wanted, logical_optimizer_rules, physical_optimizer_rules};
 use millrace_planner::reducer;
@@ -92,10 +93,14 @@ pub fn build(
         .with_memory_pool(Arc::clone(&pool) as _)
         .with_disk_manager_builder(disks);
     let runtime = df(runtime.build_arc())?;
-    let state = SessionStateBuilder::new()
+    let mut builder = SessionStateBuilder::new()
         .with_config(config())
         .with_runtime_env(runtime)
-        .with_default_features()
+        .with_default_features();
+    // The first planner that plans a call has it.
+    let planners = builder.expr_planners().get_or_insert_default();
+    planners.insert(0, Arc::new(Exclusions));
+    let state = builder
         .with_optimizer_rules(logical_optimizer_rules(WANTED))
         .with_physical_optimizer_rules(physical_optimizer_rules())
         .with_query_planner(Arc::new(BatchPlanner))

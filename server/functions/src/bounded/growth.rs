@@ -104,7 +104,10 @@ pub fn of(name: &str) -> Growth {
         // "Month" and the like are longer than what stands for them.
         "to_char" | "date_format" => Growth::Rows(|args, row| length(args, 1, row).saturating_mul(32)),
         "upper" | "lower" | "initcap" => Growth::Sum(3),
-        "like_escape" | "encode" | "quote_literal" | "quote_nullable" | "quote_ident" => Growth::Sum(2),
+        "encode" => Growth::Sum(CHARACTER_BYTES),
+        // A character may be eighteen in its longest form.
+        "normalize" => Growth::Sum(18),
+        "like_escape" | "quote_literal" | "quote_nullable" | "quote_ident" => Growth::Sum(2),
         "translate" => Growth::Sum(CHARACTER_BYTES),
         // Control characters are escaped with six.
         "to_json" | "row_to_json" | "array_to_json" | "to_jsonb" | "jsonb_build_array"

@@ -4,13 +4,14 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
     ObjectNamePart,
 };
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::types::parse::interval::interval;
 
 use crate::sql::named_arguments::{interval_of_parts, path_of_names};
 use crate::sql::rewrite::without_schema;
 use crate::sql::{hypothetical, json_aggregates, literals, set_returning};
 use crate::syntax::{self, call, number, text};
-use crate::{cast, jsonb, regex};
+use crate::{buckets, cast, jsonb, regex};
 
 /// What a call becomes; `None`: it stays, under the name that it has here.
 ///
@@ -26,10 +27,52 @@ pub(super) fn rewritten(function: &mut Function) -> SqlResult<Option<Expr>> {
         ));
     }
     rename(function);
+    check_bin(function)?;
     match json_aggregates::rewritten(function)? {
         Some(aggregate) => Ok(Some(aggregate)),
         None => Ok(modulo(function).or_else(|| special_call(function))),
     }
+}
+
+/// Refuses a width of `date_bin` that is none.
+fn check_bin(function: &Function) -> SqlResult<()> {
+    if syntax::name_of(function).as_deref() != Some("date_bin") {
+        return Ok(());
+    }
+    let arguments = syntax::arguments(function);
+    // Nobody looks at the width where another argument is NULL.
+    if arguments
+        .iter()
+        .skip(1)
+        .any(|argument| argument.to_string().contains("NULL"))
+    {
+        return Ok(());
+    }
+    let read = match arguments.first() {
+        Some(Expr::Function(read)) if syntax::name_of(read).as_deref() == Some(cast::NAME) => {
+            syntax::arguments(read).into_iter().next()
+        }
+        other => other.copied(),
+    };
+    // What is no interval is told where it is read.
+    let Some(Ok(width)) = read
+        .and_then(|read| syntax::literal_text(read))
+        .map(|text| interval(&text))
+    else {
+        return Ok(());
+    };
+    if width.months != 0 {
+        return Err(SqlError::unsupported(
+            "timestamps cannot be binned into intervals containing months or years",
+        ));
+    }
+    if width.days < 0 || width.nanoseconds < 0 || (width.days == 0 && width.nanoseconds == 0) {
+        return Err(SqlError::new(
+            SqlState::DatetimeFieldOverflow,
+            "stride must be greater than zero",
+        ));
+    }
+    Ok(())
 }
 
 /// `jsonb_agg(t.*)` as `jsonb_agg(t)`, which is rewritten before names are looked up.
@@ -162,7 +205,9 @@ fn special_call(function: &Function) -> Option<Expr> {
             Some(call(cast::NAME, [arguments, vec![text(&folded)]].concat()))
         }
         // Quoted bytes are read as such.
-        ("get_byte" | "set_byte" | "get_bit" | "set_bit", 2 | 3) if literals::quoted(&arguments[0]) => {
+        ("get_byte" | "set_byte" | "get_bit" | "set_bit" | "encode", 2 | 3)
+            if literals::quoted(&arguments[0]) =>
+        {
             let mut arguments = arguments;
             arguments[0] = call(cast::NAME, vec![arguments[0].clone(), text("bytea")]);
             Some(call(&folded, arguments))
@@ -189,6 +234,21 @@ fn special_call(function: &Function) -> Option<Expr> {
             );
             Some(call("age", [vec![today], arguments].concat()))
         }
+        ("width_bucket", 2) => Some(call(buckets::NAME, arguments)),
+        ("normalize", 2) => {
+            let mut arguments = arguments;
+            if let Expr::Identifier(form) = &arguments[1] {
+                arguments[1] = text(&form.value);
+            }
+            Some(call("normalize", arguments))
+        }
+        ("array_fill", 2) => filled(&arguments),
+        ("date_trunc", 3) => {
+            let [unit, time, zone] = <[Expr; 3]>::try_from(arguments).ok()?;
+            let local = call("timezone", vec![zone.clone(), time]);
+            let cut = call("date_trunc", vec![unit, local]);
+            Some(call("timezone", vec![zone, cut]))
+        }
         ("uuid", 0) => Some(call(
             cast::NAME,
             vec![Expr::Function(function.clone()), text("uuid")],
@@ -213,6 +273,18 @@ fn special_call(function: &Function) -> Option<Expr> {
         )),
         _ => None,
     }
+}
+
+/// An array of equal values: one in each other, of the length of each dimension.
+fn filled(arguments: &[Expr]) -> Option<Expr> {
+    let Expr::Array(dimensions) = &arguments[1] else {
+        return None;
+    };
+    let lengths = dimensions.elem.iter().rev();
+    lengths.fold(None, |inner, length| {
+        let value = inner.unwrap_or_else(|| arguments[0].clone());
+        Some(call("array_repeat", vec![value, length.clone()]))
+    })
 }
 
 /// How many of the arguments are so.

@@ -226,6 +226,20 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
             vec![time_zone.as_ref().clone(), timestamp.as_ref().clone()],
         )),
         Expr::Interval(interval) => interval_literal(interval),
+        Expr::IsNormalized { expr, form, negated } => {
+            let form = form.as_ref().map(|form| text(&form.to_string()));
+            let is = call(
+                "is_normalized",
+                std::iter::once(expr.as_ref().clone()).chain(form).collect(),
+            );
+            Some(match negated {
+                true => Expr::UnaryOp {
+                    op: ast::UnaryOperator::Not,
+                    expr: Box::new(is),
+                },
+                false => is,
+            })
+        }
         Expr::Extract {
             field, expr: inner, ..
         } => Some(call(
@@ -383,24 +397,22 @@ fn interval_literal(interval: &ast::Interval) -> Option<Expr> {
     let Value::SingleQuotedString(amount) = &value.value else {
         return None;
     };
-    let amount = match (&interval.leading_field, &interval.last_field) {
-        (Some(unit), None)
-            if amount
-                .trim()
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.')) =>
-        {
-            format!("{amount} {unit}")
-        }
-        _ => amount.clone(),
+    let (first, last) = (&interval.leading_field, &interval.last_field);
+    let is_whole = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let (amount, fields) = match (first, last) {
+        (Some(unit), None) if is_whole(amount.trim()) => (format!("{amount} {unit}"), String::new()),
+        (Some(unit), None) => (amount.clone(), format!(" {unit}")),
+        (Some(unit), Some(last)) => (amount.clone(), format!(" {unit} to {last}")),
+        _ => (amount.clone(), String::new()),
     };
-    let digits = match interval.leading_field {
+    let digits = match first {
         Some(ast::DateTimeField::Second) => interval.leading_precision,
         _ => interval.fractional_seconds_precision,
     };
+    let fields = fields.to_lowercase();
     let target = match digits {
-        Some(digits) => format!("interval({digits})"),
-        None => "interval".to_owned(),
+        Some(digits) => format!("interval{fields}({digits})"),
+        None => format!("interval{fields}"),
     };
     Some(call(cast::NAME, vec![text(&amount), text(&target)]))
 }

@@ -10,6 +10,7 @@ use arrow::datatypes::{
 };
 use datafusion::sql::sqlparser::ast::IntervalFields;
 
+use super::interval_fields::Fields;
 use super::{ANNOTATION, SqlType};
 use crate::error::{SqlError, SqlResult, SqlState};
 
@@ -33,18 +34,13 @@ pub(super) fn annotated(data_type: DataType, digits: Option<u64>) -> SqlResult<S
 /// An interval of these fields.
 ///
 /// # Errors
-/// The fields would cut values, or have too many digits.
+/// There are no such types.
 pub(super) fn interval(fields: Option<&IntervalFields>, digits: Option<u64>) -> SqlResult<SqlType> {
     let data_type = DataType::Interval(IntervalUnit::MonthDayNano);
     let Some(fields) = fields else {
         return annotated(data_type, digits);
     };
-    // What is smaller than the last field is cut, and nothing is smaller than a second.
     let name = format!("interval {}", fields.to_string().to_lowercase());
-    if !name.ends_with("second") {
-        return Err(SqlError::unsupported(format!("type {name} is not supported"))
-            .with_hint("Use interval, and date_trunc() where values are to be cut."));
-    }
     Ok(SqlType::annotated(
         data_type,
         match checked(digits)? {
@@ -120,38 +116,42 @@ pub fn modifier(field: &Field) -> Option<i32> {
     /// All fields, and all digits, of an interval.
     const ALL_FIELDS: i32 = 0x7fff;
     const ALL_DIGITS: i32 = 0xffff;
-    let note = note(field)?;
+    note(field)?;
     let digits = of(field).and_then(|digits| i32::try_from(digits).ok());
     if !matches!(field.data_type(), DataType::Interval(_)) {
         return digits;
     }
-    let fields = INTERVALS
-        .iter()
-        .find(|(name, _)| note.split('(').next() == Some(*name));
-    let fields = fields.map_or(ALL_FIELDS, |(_, fields)| *fields);
+    let fields = interval_fields(field).map_or(ALL_FIELDS, |fields| fields.bits);
     Some((fields << 16) | digits.unwrap_or(ALL_DIGITS))
 }
 
-/// Intervals of some fields, and the bits of these: day 3, hour 10, minute 11, second 12.
-const INTERVALS: [(&str, i32); 4] = [
-    ("interval second", 0x1000),
-    ("interval minute to second", 0x1800),
-    ("interval hour to second", 0x1c00),
-    ("interval day to second", 0x1c08),
-];
+/// The fields of a field's intervals, if it has not all of them.
+pub fn interval_fields(field: &Field) -> Option<Fields> {
+    let name = note(field)?.strip_prefix("interval ")?;
+    Fields::named(name.split('(').next()?)
+}
 
 /// The name of a type of intervals with a modifier.
 pub fn interval_name(modifier: i32) -> String {
-    let fields = INTERVALS.iter().find(|(_, fields)| modifier >> 16 == *fields);
-    let name = fields.map_or("interval", |(name, _)| *name);
+    let name = match Fields::of_bits(modifier >> 16) {
+        Some(fields) => format!("interval {}", fields.name),
+        None => "interval".to_owned(),
+    };
     match modifier & 0xffff {
         digits @ 0..=6 if modifier >= 0 => format!("{name}({digits})"),
-        _ => name.to_owned(),
+        _ => name,
     }
 }
 
-/// The values of a column with the digits that its field has.
+/// The values of a column with the digits, and the fields of an interval, that its field has.
 pub fn rounded(field: &Field, values: ArrayRef) -> ArrayRef {
+    let values = match interval_fields(field) {
+        Some(fields) if matches!(values.data_type(), DataType::Interval(IntervalUnit::MonthDayNano)) => {
+            let intervals = values.as_primitive::<IntervalMonthDayNanoType>();
+            Arc::new(intervals.unary::<_, IntervalMonthDayNanoType>(|value| fields.cut(value))) as ArrayRef
+        }
+        _ => values,
+    };
     let Some(digits) = of(field).filter(|digits| *digits < DIGITS_MAX) else {
         return values;
     };
@@ -212,6 +212,8 @@ mod tests {
             ("interval(1)", 2_147_418_113),
             ("interval second(2)", 268_435_458),
             ("interval day to second(3)", 470_286_339),
+            ("interval year to month", 458_751),
+            ("interval day", 589_823),
         ] {
             let field =
                 SqlType::annotated(DataType::Interval(IntervalUnit::MonthDayNano), name).field("i", true);

@@ -23,6 +23,7 @@ use arrow::datatypes::{
 use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::enumeration::{EnumType, VALUES};
+use crate::types::interval_fields::Fields;
 use crate::types::{ANNOTATION, digits, element, json, jsonpath, length_limit, type_name};
 
 /// The first value of a column that is not an input of its type.
@@ -111,7 +112,8 @@ fn with_all_digits(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellE
             Ok(Arc::new(out.finish()))
         }
         DataType::Interval(IntervalUnit::MonthDayNano) => {
-            primitive::<IntervalMonthDayNanoType>(texts, interval::interval)
+            let fields = digits::interval_fields(field).unwrap_or(Fields::ALL);
+            primitive::<IntervalMonthDayNanoType>(texts, |text| interval::interval_of(text, fields))
         }
         DataType::List(item) => {
             let element = element(field).unwrap_or_else(|| Arc::clone(item));

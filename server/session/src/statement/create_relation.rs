@@ -5,13 +5,15 @@ pub(super) mod constraints;
 mod foreign_keys;
 mod include;
 mod keeping;
+mod like;
+mod names_of_columns;
 pub(crate) mod own_sequences;
 mod table_as;
 mod upstream;
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, Ident, ObjectName, TableConstraint};
+use datafusion::sql::sqlparser::ast::{self, ObjectName, TableConstraint};
 use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::connector::postgres::Postgres;
 use millrace_catalog::event_time::{EventTimeDef, IDLE_TIMEOUT, Late};
@@ -26,22 +28,20 @@ use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, OnCommit
 use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::named::resolved;
 use millrace_postgres::types::{self, SqlType};
 use millrace_storage::{ObjectId, ObjectKind};
 
 pub(super) use self::beside::failed_rows;
 use self::constraints::Constraints;
+pub(super) use self::names_of_columns::check_columns;
+use self::names_of_columns::key_positions;
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::sequences::{self, OwnSequence};
 use crate::session::Session;
 use crate::statement::{done, secret};
-
-/// How many columns a relation may have.
-const COLUMNS_MAX: usize = 1600;
 
 /// What is to be made.
 struct New<'a> {
@@ -170,6 +170,25 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
 
 /// CREATE TABLE.
 pub async fn table(session: &Arc<Session>, mut create: CreateTable, text: &str) -> SqlResult<Outcome> {
+    if !create.like.is_empty() {
+        let indexes = like::expand(session, &mut create)?;
+        let (text, name) = (create.to_string(), create.name.clone());
+        let made = Box::pin(table_of_columns(session, create, &text));
+        if indexes.is_empty() {
+            return made.await;
+        }
+        return session
+            .in_transaction(async {
+                let outcome = made.await?;
+                like::make_indexes(session, &name, indexes).await?;
+                Ok(outcome)
+            })
+            .await;
+    }
+    table_of_columns(session, create, text).await
+}
+
+async fn table_of_columns(session: &Arc<Session>, mut create: CreateTable, text: &str) -> SqlResult<Outcome> {
     if create.or_replace {
         return Err(SqlError::unsupported("CREATE OR REPLACE TABLE is not supported"));
     }
@@ -504,48 +523,6 @@ fn check_generated(name: &str, expression: &ast::Expr, definitions: &[ColumnDefi
         ))),
         ControlFlow::Continue(()) => Ok(()),
     }
-}
-
-/// Refuses names that come twice, and too many of them.
-pub(super) fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> SqlResult<()> {
-    let mut seen = std::collections::BTreeSet::new();
-    for name in names {
-        if !seen.insert(name) {
-            return Err(SqlError::new(
-                SqlState::DuplicateColumn,
-                format!("column \"{name}\" specified more than once"),
-            ));
-        }
-    }
-    if seen.len() > COLUMNS_MAX {
-        return Err(SqlError::new(
-            SqlState::TooManyColumns,
-            format!("tables can have at most {COLUMNS_MAX} columns"),
-        ));
-    }
-    Ok(())
-}
-
-fn key_positions(definitions: &[ColumnDefinition], key: &[Ident]) -> SqlResult<Vec<usize>> {
-    key.iter()
-        .map(|ident| {
-            let name = millrace_parser::fold(ident);
-            let mut all = definitions
-                .iter()
-                .map(|definition| millrace_parser::fold(&definition.name));
-            all.position(|column| column == name).ok_or_else(|| {
-                let known: Vec<String> = definitions
-                    .iter()
-                    .map(|definition| millrace_parser::fold(&definition.name))
-                    .collect();
-                SqlError::new(
-                    SqlState::UndefinedColumn,
-                    format!("column \"{name}\" named in key does not exist"),
-                )
-                .with_hint_opt(did_you_mean(&name, known.iter().map(String::as_str)))
-            })
-        })
-        .collect()
 }
 
 fn refuse_extras(

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::sql::sqlparser::ast::{CascadeOption, Truncate, TruncateIdentityOption};
-use millrace_catalog::Object;
+use millrace_catalog::scope::Scope;
+use millrace_catalog::{Definition, Object};
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal::df;
 use millrace_storage::ObjectId;
@@ -21,11 +22,13 @@ use crate::{names, write};
 
 /// Executes TRUNCATE. Several tables are emptied together.
 pub async fn execute(session: &Arc<Session>, truncate: &Truncate) -> SqlResult<Outcome> {
-    if truncate.identity == Some(TruncateIdentityOption::Restart) {
-        return Err(
-            SqlError::unsupported("TRUNCATE .. RESTART IDENTITY is not supported")
-                .with_hint("Use setval() to go on from another value."),
-        );
+    let restarts = truncate.identity == Some(TruncateIdentityOption::Restart);
+    if restarts && session.transaction_is_open() {
+        return Err(SqlError::unsupported(
+            "TRUNCATE .. RESTART IDENTITY is not supported in a transaction block",
+        )
+        .with_detail("ROLLBACK would not give the sequences their values back.")
+        .with_hint("Run it by itself."));
     }
     let scope = session.scope();
     let mut objects = truncate
@@ -38,6 +41,10 @@ pub async fn execute(session: &Arc<Session>, truncate: &Truncate) -> SqlResult<O
     for object in &objects {
         write::table(object, "truncate")?;
     }
+    let sequences = match restarts {
+        true => sequences_of(session, &scope, &objects)?,
+        false => vec![],
+    };
     session
         .in_transaction(async {
             for object in &objects {
@@ -46,7 +53,30 @@ pub async fn execute(session: &Arc<Session>, truncate: &Truncate) -> SqlResult<O
             Ok(())
         })
         .await?;
+    for (sequence, first) in sequences {
+        let sequences = session.database().sequences();
+        sequences.altered(sequence, Some(first), session.id())?;
+    }
     done("TRUNCATE TABLE")
+}
+
+/// The sequences that belong to tables, and where they start.
+fn sequences_of(session: &Session, scope: &Scope, tables: &[Arc<Object>]) -> SqlResult<Vec<(ObjectId, i64)>> {
+    let mut found = vec![];
+    for object in session
+        .catalog()
+        .dependents(&tables.iter().map(|table| table.id).collect())
+    {
+        if let Definition::Sequence(sequence) = &object.definition
+            && sequence
+                .owner
+                .is_some_and(|owner| tables.iter().any(|table| table.id == owner))
+        {
+            scope.check_owner(object)?;
+            found.push((object.id, sequence.restart(None)?));
+        }
+    }
+    Ok(found)
 }
 
 /// Adds the tables that refer to those that are named, or refuses to leave them as they are.

@@ -207,6 +207,9 @@ impl Grammar<'_> {
                     "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
                     "ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING",
                     "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW",
+                    "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW",
+                    "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE GROUP",
+                    "GROUPS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE TIES",
                 ]);
                 let call = match number {
                     Some(number) if self.chance(0.6) => format!("sum({})", number.sql),
