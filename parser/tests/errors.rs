@@ -115,7 +115,7 @@ fn hints_help() {
 #[test]
 fn what_is_not_supported_is_named() {
     for (sql, part) in [
-        ("CREATE TABLE t (LIKE u)", "LIKE"),
+        ("CREATE STREAM t (LIKE u)", "LIKE"),
         (
             "ALTER TABLE t ADD CONSTRAINT c CHECK (a > 0) NOT VALID",
             "NOT VALID",

@@ -55,10 +55,7 @@ fn check_bin(function: &Function) -> SqlResult<()> {
         other => other.copied(),
     };
     // What is no interval is told where it is read.
-    let Some(Ok(width)) = read
-        .and_then(|read| syntax::literal_text(read))
-        .map(|text| interval(&text))
-    else {
+    let Some(Ok(width)) = read.and_then(syntax::literal_text).map(|text| interval(&text)) else {
         return Ok(());
     };
     if width.months != 0 {
