@@ -150,7 +150,7 @@ impl SequenceDef {
     }
 
     /// The options of CREATE SEQUENCE.
-    pub(crate) fn clause(&self) -> String {
+    pub fn clause(&self) -> String {
         format!(
             " INCREMENT BY {} MINVALUE {} MAXVALUE {} START WITH {}{}",
             self.increment,

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 use millrace_postgres::error::{SqlError, SqlState};
 
-use crate::arguments::on_arrays;
+use crate::arguments::{no_such, on_arrays};
 
 /// What `width_bucket` of two arguments is called here: that of four counts equal widths.
 pub const NAME: &str = "bucket_of";
@@ -44,12 +44,7 @@ impl ScalarUDFImpl for BucketOf {
             _ => None,
         };
         let Some(common) = common else {
-            return Err(SqlError::new(
-                SqlState::UndefinedFunction,
-                "function width_bucket does not exist for arguments of these types",
-            )
-            .with_hint("You might need to add explicit type casts.")
-            .into());
+            return Err(no_such("width_bucket", given).into());
         };
         Ok(vec![common.clone(), DataType::new_list(common, true)])
     }

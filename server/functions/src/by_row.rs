@@ -18,15 +18,14 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Float64Builder, ListBuilder, StringBuilder,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Float64Type};
+use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::types;
+use millrace_postgres::error::SqlResult;
 
-use crate::arguments::on_arrays;
+use crate::arguments::{no_such, on_arrays};
 
 /// What an argument or a result is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -220,13 +219,7 @@ impl ScalarUDFImpl for ByRow {
             let kinds = told.arguments.iter().take(given.len());
             return Ok(kinds.map(|kind| kind.data_type()).collect());
         }
-        let names: Vec<String> = (given.iter())
-            .map(|given| types::plain_name(&Field::new("", given.clone(), true)))
-            .collect();
-        let message = format!("function {}({}) does not exist", told.name, names.join(", "));
-        Err(SqlError::new(SqlState::UndefinedFunction, message)
-            .with_hint("You might need to add explicit type casts.")
-            .into())
+        Err(no_such(told.name, given).into())
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {

@@ -17,7 +17,7 @@
 //! | [`jsonb`] | the functions over json and jsonb |
 //! | [`zoned_shift`] | `timestamptz + interval` in the time zone of the session |
 //! | [`date_part`] | `date_part`, EXTRACT |
-//! | [`date_trunc`] | `date_trunc` |
+//! | `date_bin`, [`date_trunc`] | `date_bin`, `date_trunc` |
 //! | [`datetime`] | scaling and comparing intervals, `age`, `AT TIME ZONE`, `OVERLAPS` |
 //! | [`padded`] | char(n) where its padding counts |
 //! | [`arrays`] | subscripts, slices, `unnest`, `@>`, `&&` |
@@ -54,6 +54,7 @@ pub mod by_pattern;
 mod by_row;
 mod bytes;
 pub mod cast;
+mod date_bin;
 pub mod date_part;
 pub mod date_trunc;
 pub mod datetime;

@@ -8,10 +8,10 @@ use datafusion::execution::FunctionRegistry;
 use crate::bounded::Room;
 use crate::sql::quantified;
 use crate::{
-    alike, arithmetic, arrays, buckets, by_pattern, by_row, bytes, cast, date_part, date_trunc, datetime,
-    domain, encoding, enums, float_frames, format, integers, jsonb, length, made_times, numeric, operators,
-    ordered_set, ranking, regex, scale, series, sum, system, text, trigonometry, trim_array, without,
-    zoned_shift,
+    alike, arithmetic, arrays, buckets, by_pattern, by_row, bytes, cast, date_bin, date_part, date_trunc,
+    datetime, domain, encoding, enums, float_frames, format, integers, jsonb, length, made_times, numeric,
+    operators, ordered_set, ranking, regex, scale, series, sum, system, text, trigonometry, trim_array,
+    without, zoned_shift,
 };
 
 /// Registers all of them. Aggregates whose values grow take memory in the room.
@@ -29,7 +29,7 @@ pub fn register(registry: &mut dyn FunctionRegistry, room: &Room) -> Result<()> 
     for function in jsonb::udfs()
         .into_iter()
         .chain(datetime::udfs())
-        .chain([date_trunc::udf()])
+        .chain([date_bin::udf(), date_trunc::udf()])
         .chain(date_part::udfs())
         .chain(length::udfs())
         .chain(by_pattern::udfs())

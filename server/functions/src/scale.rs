@@ -9,10 +9,9 @@ use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use millrace_postgres::error::{SqlError, SqlState};
-use millrace_postgres::types::{self, NUMERIC_PRECISION, NUMERIC_SCALE, is_any_numeric};
+use millrace_postgres::types::{NUMERIC_PRECISION, NUMERIC_SCALE, is_any_numeric};
 
-use crate::arguments::on_arrays;
+use crate::arguments::{no_such, on_arrays};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Function {
@@ -74,11 +73,7 @@ impl ScalarUDFImpl for OfScale {
         let is_number = given.data_type().is_integer()
             || matches!(given.data_type(), DataType::Decimal128(..) | DataType::Null);
         if !is_number {
-            let name = types::plain_name(given);
-            let message = format!("function {}({name}) does not exist", self.name());
-            return Err(SqlError::new(SqlState::UndefinedFunction, message)
-                .with_hint("You might need to add explicit type casts.")
-                .into());
+            return Err(no_such(self.name(), std::slice::from_ref(given.data_type())).into());
         }
         // A numeric without a scale of its own has the digits that it needs.
         Ok(Arc::new(match self.function {

@@ -34,6 +34,7 @@ mod enum_arguments;
 pub mod equality;
 mod hypothetical;
 mod json_aggregates;
+pub mod literal_casts;
 pub mod literals;
 mod named_arguments;
 pub mod named_types;

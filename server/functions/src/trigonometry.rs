@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, Float64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Float64Type};
+use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::types;
 
-use crate::arguments::on_arrays;
+use crate::arguments::{no_such, on_arrays};
 
 /// A function of one number; `None`: it is not defined there.
 type OfOne = fn(f64) -> Option<f64>;
@@ -36,9 +35,11 @@ static FUNCTIONS: [(&str, OfOne); 20] = [
     ("asind", |x| within_one(x).map(|x| 90.0 - acosd(x))),
     ("atand", |x| Some(x.atan() / 1_f64.atan() * 45.0)),
     ("sind", |x| finite(x).map(sind)),
-    ("cosd", |x| finite(x).map(|x| sind(90.0 - x.abs() % 360.0))),
+    ("cosd", |x| {
+        finite(x).map(|x| no_negative_zero(sind(90.0 - x.abs() % 360.0)))
+    }),
     ("tand", |x| finite(x).map(tand)),
-    ("cotd", |x| finite(x).map(|x| 1.0 / tand(x))),
+    ("cotd", |x| finite(x).map(|x| no_negative_zero(1.0 / tand(x)))),
 ];
 
 fn within_one(x: f64) -> Option<f64> {
@@ -84,6 +85,11 @@ fn sind(x: f64) -> f64 {
     }
 }
 
+/// As PostgreSQL, whose cosine and tangent in degrees have no negative zero.
+fn no_negative_zero(x: f64) -> f64 {
+    x + 0.0
+}
+
 fn tand(x: f64) -> f64 {
     let mut x = x % 360.0;
     let mut sign = 1.0;
@@ -97,7 +103,7 @@ fn tand(x: f64) -> f64 {
         (x, sign) = (180.0 - x, -sign);
     }
     let tangent = sind(x) / sind(90.0 - x) / (sind(45.0) / sind(45.0));
-    if x == 45.0 { sign } else { sign * tangent }
+    no_negative_zero(if x == 45.0 { sign } else { sign * tangent })
 }
 
 /// The functions.
@@ -133,26 +139,16 @@ impl ScalarUDFImpl for OfAngle {
             .find(|given| !given.is_numeric() && !given.is_null())
         {
             None => Ok(DataType::Float64),
-            Some(other) => {
-                let given = types::plain_name(&Field::new("", other.clone(), true));
-                let message = format!("function {}({given}) does not exist", self.name());
-                Err(SqlError::new(SqlState::UndefinedFunction, message)
-                    .with_hint("You might need to add explicit type casts.")
-                    .into())
-            }
+            Some(other) => Err(no_such(self.name(), std::slice::from_ref(other)).into()),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let (name, function) = FUNCTIONS[self.index];
-        let in_degrees = name.ends_with('d');
+        let (_, function) = FUNCTIONS[self.index];
         on_arrays(&args, |arrays, _| {
             let values = cast(&arrays[0], &DataType::Float64)?;
             let of_row = |value: f64| {
-                // No angle in degrees gives a negative zero.
-                let plain = |result: f64| if result == 0.0 && in_degrees { 0.0 } else { result };
                 function(value)
-                    .map(plain)
                     .ok_or_else(|| SqlError::new(SqlState::NumericValueOutOfRange, "input is out of range"))
             };
             let results = values

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 use millrace_postgres::error::{SqlError, SqlState};
 
-use crate::arguments::on_arrays;
+use crate::arguments::{no_such, on_arrays};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TrimArray {
@@ -26,14 +26,6 @@ pub fn udf() -> Arc<ScalarUDF> {
     }))
 }
 
-fn undefined() -> SqlError {
-    SqlError::new(
-        SqlState::UndefinedFunction,
-        "function trim_array does not exist for arguments of these types",
-    )
-    .with_hint("You might need to add explicit type casts.")
-}
-
 impl ScalarUDFImpl for TrimArray {
     fn name(&self) -> &str {
         "trim_array"
@@ -43,8 +35,8 @@ impl ScalarUDFImpl for TrimArray {
         &self.signature
     }
 
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Err(undefined().into())
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Err(no_such(self.name(), given).into())
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
@@ -53,7 +45,7 @@ impl ScalarUDFImpl for TrimArray {
                 let field = args.arg_fields[0].as_ref().clone();
                 Ok(Arc::new(field.with_name("trim_array").with_nullable(true)))
             }
-            _ => Err(undefined().into()),
+            (array, count) => Err(no_such(self.name(), &[array.clone(), count.clone()]).into()),
         }
     }
 
@@ -94,7 +86,7 @@ impl ScalarUDFImpl for TrimArray {
                 parts => concat(parts)?,
             };
             let DataType::List(item) = lists.data_type() else {
-                return Err(undefined().into());
+                return Err(no_such(self.name(), &[lists.data_type().clone()]).into());
             };
             let offsets = OffsetBuffer::from_lengths(lengths);
             let nulls = NullBuffer::from(is_there);

@@ -2,8 +2,8 @@
 
 use datafusion::sql::sqlparser::ast;
 use millrace_catalog::user_type::id_of;
-use millrace_functions::sql::{clock_words, named_types};
-use millrace_parser::ast::{CopySource, ExplainTarget, Statement};
+use millrace_functions::sql::{clock_words, literal_casts, named_types};
+use millrace_parser::ast::{CopySource, ExplainTarget, SinkInput, Statement, SubscribeTarget};
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::types::enumeration::EnumType;
 use millrace_postgres::types::named::{NamedType, resolved};
@@ -18,6 +18,7 @@ use crate::session::Session;
 /// A name cannot be looked up; an array of a domain is meant.
 pub(crate) fn resolve(session: &Session, statement: &mut Statement) -> SqlResult<()> {
     at_once(statement);
+    check_definition(statement)?;
     if !session.catalog().has_user_types() {
         return Ok(());
     }
@@ -49,6 +50,30 @@ pub(crate) fn resolve(session: &Session, statement: &mut Statement) -> SqlResult
     }
 }
 
+/// Refuses a definition with a text that is no input of the type that it is cast to.
+fn check_definition(statement: &Statement) -> SqlResult<()> {
+    match statement {
+        Statement::Sql(sql) if matches!(sql.as_ref(), ast::Statement::CreateView(_)) => {
+            literal_casts::check(sql.as_ref())
+        }
+        Statement::CreateMaterializedView(create) => literal_casts::check(create.query.as_ref()),
+        Statement::CreateSink(create) => check_input(&create.input),
+        Statement::CreateSubscription(create) => check_input(&create.input),
+        Statement::Subscribe(subscribe) => match &subscribe.target {
+            SubscribeTarget::Query(query) => literal_casts::check(query.as_ref()),
+            SubscribeTarget::Relation(_) => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn check_input(input: &SinkInput) -> SqlResult<()> {
+    match input {
+        SinkInput::Query(query) => literal_casts::check(query.as_ref()),
+        SinkInput::Relation(_) => Ok(()),
+    }
+}
+
 fn at_once(statement: &mut Statement) {
     match statement {
         Statement::Sql(sql) => match sql.as_mut() {
@@ -61,7 +86,11 @@ fn at_once(statement: &mut Statement) {
                 clock_words::replace(query.as_mut());
             }
         }
-        // EXPLAIN of what it runs is done by what it becomes.
+        Statement::Explain(explain) => {
+            if let ExplainTarget::Statement(inner) = &mut explain.target {
+                at_once(inner);
+            }
+        }
         _ => {}
     }
 }

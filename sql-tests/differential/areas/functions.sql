@@ -5,6 +5,7 @@ SELECT width_bucket(3, array[1,3,5]), width_bucket('b'::text, array['a','c']), w
 SELECT width_bucket(3, array[1,null,5]);
 SELECT width_bucket(3, 5);
 SELECT atan2d(1, 1), atan2d(-1, 0), sind(0), sind(180), cosd(90), tand(180), cosd(270), tand(-45), tand(90);
+SELECT cosd(-270), tand(-180), sind(-30), cotd(90), cotd(-90);
 SELECT unistr('d\0061t\+000061'), unistr('d\u0061t\U00000061'), unistr('\\');
 SELECT unistr('wrong: \db99');
 SELECT unistr('wrong: \xyz');
@@ -27,3 +28,5 @@ SELECT array_fill(7, array[3]), array_fill(7, array[2,2]), array_fill(null::int,
 SELECT trim_array(array[1,2,3,4,5,6], 2), trim_array(array[1,2], 2), trim_array(null::int[], 1);
 SELECT trim_array(array[1,2], 3);
 SELECT trim_array(array[1,2], -1);
+SELECT array_fill(1, array[0]), array_fill(5, array[1,1,1]);
+SELECT encode(''::bytea, 'base64'), encode(''::bytea, 'hex'), encode('\x00ff10'::bytea, 'hex'), length(encode(repeat('a', 57)::bytea, 'base64')), length(encode(repeat('a', 58)::bytea, 'base64'));

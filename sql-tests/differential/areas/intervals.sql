@@ -34,3 +34,5 @@ SELECT date_bin('1 month', timestamp '2020-02-11 15:44:17', timestamp '2001-01-0
 SELECT date_bin('-5 min', timestamp '2020-02-11 15:44:17', timestamp '2001-01-01');
 SELECT date_bin('0 days', timestamp '2020-02-11 15:44:17', timestamp '2001-01-01');
 SELECT date_trunc('day', timestamptz '2024-01-01 00:00+00', 'Australia/Sydney') = timestamptz '2023-12-31 13:00+00';
+SELECT date_bin(w, timestamp '2020-02-11 15:44:17', timestamp '2001-01-01') FROM (SELECT interval '7 days' AS w) AS s;
+SELECT date_bin('1 month', NULL::timestamp, timestamp '2001-01-01');

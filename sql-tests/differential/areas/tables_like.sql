@@ -34,6 +34,11 @@ INSERT INTO l10 VALUES ('sad', 1, '{ok}', 'abcde', 1.239, now(), 'a');
 SELECT m, p, a, k, d, ch FROM l10;
 CREATE TABLE l12 (LIKE base INCLUDING COMMENTS, LIKE tm);
 CREATE TABLE IF NOT EXISTS l1 (LIKE base);
+CREATE TABLE numbered (i int GENERATED ALWAYS AS IDENTITY (START 10 INCREMENT 5), v int);
+CREATE TABLE l14 (LIKE numbered INCLUDING IDENTITY);
+INSERT INTO l14 (v) VALUES (1), (2);
+SELECT * FROM l14;
+INSERT INTO l14 VALUES (1, 1);
 -- TRUNCATE with the sequences of its columns.
 CREATE TABLE s (id serial, i int GENERATED ALWAYS AS IDENTITY (START 10), v int);
 INSERT INTO s (v) VALUES (1), (2);

@@ -25,15 +25,21 @@ pub(super) fn encode(bytes: &[u8], format: &str) -> SqlResult<String> {
         "base64" => {
             let all = STANDARD.encode(bytes);
             let mut lines = String::with_capacity(all.len() + all.len() / LINE);
-            for (at, character) in all.chars().enumerate() {
-                if at > 0 && at % LINE == 0 {
-                    lines.push('\n');
-                }
-                lines.push(character);
+            let mut rest = all.as_str();
+            // Behind the last one, too, if it is full.
+            while let Some((line, after)) = rest.split_at_checked(LINE) {
+                lines.push_str(line);
+                lines.push('\n');
+                rest = after;
             }
+            lines.push_str(rest);
             Ok(lines)
         }
-        "hex" => Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        "hex" => {
+            let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+            let digits = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+            Ok(digits.collect())
+        }
         "escape" => Ok((bytes.iter())
             .map(|byte| match byte {
                 0 | 0x80..=0xff => format!("\\{byte:03o}"),
@@ -136,6 +142,7 @@ mod tests {
             }
         }
         assert_eq!(encode(&[0; 58], "base64").unwrap().lines().count(), 2);
+        assert_eq!(encode(&[0; 57], "base64").unwrap().len(), 77);
         assert_eq!(encode(b"\x124\xff", "escape").unwrap(), "\x124\\377");
     }
 

@@ -4,8 +4,7 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
     ObjectNamePart,
 };
-use millrace_postgres::error::{SqlError, SqlResult, SqlState};
-use millrace_postgres::types::parse::interval::interval;
+use millrace_postgres::error::{SqlError, SqlResult};
 
 use crate::sql::named_arguments::{interval_of_parts, path_of_names};
 use crate::sql::rewrite::without_schema;
@@ -27,49 +26,10 @@ pub(super) fn rewritten(function: &mut Function) -> SqlResult<Option<Expr>> {
         ));
     }
     rename(function);
-    check_bin(function)?;
     match json_aggregates::rewritten(function)? {
         Some(aggregate) => Ok(Some(aggregate)),
         None => Ok(modulo(function).or_else(|| special_call(function))),
     }
-}
-
-/// Refuses a width of `date_bin` that is none.
-fn check_bin(function: &Function) -> SqlResult<()> {
-    if syntax::name_of(function).as_deref() != Some("date_bin") {
-        return Ok(());
-    }
-    let arguments = syntax::arguments(function);
-    // Nobody looks at the width where another argument is NULL.
-    if arguments
-        .iter()
-        .skip(1)
-        .any(|argument| argument.to_string().contains("NULL"))
-    {
-        return Ok(());
-    }
-    let read = match arguments.first() {
-        Some(Expr::Function(read)) if syntax::name_of(read).as_deref() == Some(cast::NAME) => {
-            syntax::arguments(read).into_iter().next()
-        }
-        other => other.copied(),
-    };
-    // What is no interval is told where it is read.
-    let Some(Ok(width)) = read.and_then(syntax::literal_text).map(|text| interval(&text)) else {
-        return Ok(());
-    };
-    if width.months != 0 {
-        return Err(SqlError::unsupported(
-            "timestamps cannot be binned into intervals containing months or years",
-        ));
-    }
-    if width.days < 0 || width.nanoseconds < 0 || (width.days == 0 && width.nanoseconds == 0) {
-        return Err(SqlError::new(
-            SqlState::DatetimeFieldOverflow,
-            "stride must be greater than zero",
-        ));
-    }
-    Ok(())
 }
 
 /// `jsonb_agg(t.*)` as `jsonb_agg(t)`, which is rewritten before names are looked up.

@@ -6,9 +6,11 @@
 use std::ops::ControlFlow;
 
 use arrow::datatypes::DataType;
-use datafusion::sql::sqlparser::ast::{self, Expr, TypedString, Value};
+use datafusion::sql::sqlparser::ast::Expr;
 use millrace_parser::walk::{Walk, walk_expressions_mut};
 use millrace_postgres::types::from_sql;
+
+use super::literal_casts;
 
 /// Replaces them by calls of the functions that say the same.
 pub fn replace(node: &mut impl Walk) {
@@ -21,22 +23,7 @@ pub fn replace(node: &mut impl Walk) {
 }
 
 fn replaced(expr: &Expr) -> Option<Expr> {
-    let (value, data_type) = match expr {
-        Expr::Cast {
-            kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
-            expr: inner,
-            data_type,
-            ..
-        } => match inner.as_ref() {
-            Expr::Value(value) => (value, data_type),
-            _ => return None,
-        },
-        Expr::TypedString(TypedString { data_type, value, .. }) => (value, data_type),
-        _ => return None,
-    };
-    let Value::SingleQuotedString(text) = &value.value else {
-        return None;
-    };
+    let (text, data_type) = literal_casts::of(expr)?;
     let now = said(text, &from_sql(data_type).ok()?.data_type)?;
     millrace_parser::parse_expression(&format!("CAST({now} AS {data_type})")).ok()
 }

@@ -32,7 +32,7 @@ use uuid::Uuid;
 use super::guard::Entered;
 use super::negotiate::{ResultFormat, media_type};
 use super::queries::RunningQuery;
-use super::request::{Part, SqlRequest, Whole, parameter_text};
+use super::request::{JsonValues, Part, SqlRequest, Whole, parameter_text};
 use super::results::{Completion, ResultWriter};
 use super::{State, error};
 use crate::metrics::StatementKind;
@@ -108,6 +108,12 @@ async fn start(
     format: ResultFormat,
 ) -> SqlResult<Response> {
     check_lengths(&request, state.statement_bytes_max)?;
+    if request.json == JsonValues::Text && format != ResultFormat::Json {
+        return Err(
+            SqlError::unsupported("\"json\": \"text\" is supported only where the answer is JSON")
+                .with_hint("Send it with Accept: application/json, or leave it out."),
+        );
+    }
     let session = state.session(request.settings.clone())?;
     if request.read_only {
         begin_read_only(&session, &request).await?;
