@@ -43,8 +43,8 @@ pub use copy::{
     CopyColumns, CopyDirection, CopyEnd, CopyFormat, CopyHeader, CopyOptions, CopySource, CopyStatement,
 };
 pub use create::{
-    ColumnDefinition, CreateExternalTable, CreateStream, CreateTable, Identity, Include, LikePart, OnCommit,
-    TableLike, Watermark,
+    ColumnDefinition, ConflictRule, CreateExternalTable, CreateStream, CreateTable, Identity, Include,
+    LikePart, OnCommit, TableLike, Watermark,
 };
 pub use cursor::{
     DeclareSubscribeCursor, DeclareSubscriptionCursor, Fetch, Subscribe, SubscribeTarget, SubscriptionStart,
@@ -67,7 +67,7 @@ pub use sink::{CreateSink, CreateSubscription, SinkInput};
 pub use sqlparser::ast::{
     DataType, Expr, FetchDirection, Ident, IndexColumn, ObjectName, Query, TableConstraint,
 };
-pub use user_type::{CreateDomain, CreateEnum, DomainChange, EnumChange};
+pub use user_type::{CreateComposite, CreateDomain, CreateEnum, DomainChange, EnumChange};
 pub use view::{CreateMaterializedView, Emit};
 pub use window::Exclusion;
 
@@ -80,8 +80,14 @@ pub const ASOF_LEFT: &str = "asof_left";
 pub const JOIN_ALIAS: &str = "join alias";
 /// The table function that `ROWS FROM (..)` becomes.
 pub const ROWS_FROM: &str = "rows from";
+/// The query of WITH that is what SEARCH says of the one before it.
+pub const SEARCH_OF_WITH: &str = "SEARCH of WITH";
+/// The same of CYCLE.
+pub const CYCLE_OF_WITH: &str = "CYCLE of WITH";
 /// What qualifies `system` or `user` among the columns of an INSERT with OVERRIDING.
 pub const OVERRIDING: &str = "overriding";
+/// The type that `STRUCT<a INT, b TEXT>` is read as, whose words are the names and types of its attributes by turns.
+pub const STRUCT: &str = "millrace struct";
 /// The function around the last argument of `f(VARIADIC a)`.
 pub const VARIADIC: &str = "variadic";
 /// The function around the value of `SET a[i][j] = v`, whose other arguments are the subscripts.
@@ -112,6 +118,8 @@ pub enum Statement {
     CreateFunction(Box<CreateFunction>),
     /// `CREATE TYPE .. AS ENUM`.
     CreateEnum(Box<CreateEnum>),
+    /// `CREATE TYPE .. AS (..)`.
+    CreateComposite(Box<CreateComposite>),
     /// `CREATE DOMAIN`.
     CreateDomain(Box<CreateDomain>),
     /// `COPY`, in PostgreSQL's new and old spelling.
@@ -175,6 +183,8 @@ pub enum Statement {
     Wait,
     /// `REFRESH MATERIALIZED VIEW [CONCURRENTLY] name`: until it has everything written before.
     Refresh(ObjectName),
+    /// `SET CONSTRAINTS ALL DEFERRED | IMMEDIATE`: of constraints that can be deferred, of which there are none.
+    SetConstraintsAll { deferred: bool },
     /// `FLUSH`: until everything written before is visible.
     Flush,
     /// `CHECKPOINT`: until everything committed before is in a checkpoint.

@@ -14,7 +14,7 @@ use std::any::TypeId;
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{BinaryOperator, CastKind, Expr};
+use sqlparser::ast::{BinaryOperator, CastKind, Expr, UnaryOperator};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -102,8 +102,22 @@ impl Dialect for MillraceDialect {
         POSTGRES.is_custom_operator_part(ch)
     }
 
+    /// Operators without a level of their own bind as tightly as `||` does: sqlparser has those that match patterns beside `=`.
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
-        POSTGRES.get_next_precedence(parser)
+        match &parser.peek_token_ref().token {
+            Token::Tilde
+            | Token::TildeAsterisk
+            | Token::ExclamationMarkTilde
+            | Token::ExclamationMarkTildeAsterisk
+            | Token::DoubleTilde
+            | Token::DoubleTildeAsterisk
+            | Token::ExclamationMarkDoubleTilde
+            | Token::ExclamationMarkDoubleTildeAsterisk => Some(Ok(POSTGRES.prec_value(Precedence::PgOther))),
+            Token::Word(word) if word.keyword == Keyword::OPERATOR => {
+                Some(Ok(POSTGRES.prec_value(Precedence::PgOther)))
+            }
+            _ => POSTGRES.get_next_precedence(parser),
+        }
     }
 
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
@@ -116,6 +130,9 @@ impl Dialect for MillraceDialect {
         if let Some(subquery) = values_as_subquery(parser) {
             return Some(subquery);
         }
+        if let Some(signed) = signed(parser) {
+            return Some(signed);
+        }
         POSTGRES.parse_prefix(parser)
     }
 
@@ -127,6 +144,13 @@ impl Dialect for MillraceDialect {
     ) -> Option<Result<Expr, ParserError>> {
         if let Some(symmetric) = between_symmetric(parser, expr) {
             return Some(symmetric);
+        }
+        if parser.parse_keyword(Keyword::COLLATE) {
+            let collation = parser.parse_object_name(false);
+            return Some(collation.map(|collation| Expr::Collate {
+                expr: Box::new(expr.clone()),
+                collation,
+            }));
         }
         let make = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
             Expr::IsDistinctFrom
@@ -263,6 +287,41 @@ fn interval_with_digits(parser: &mut Parser) -> Option<Result<Expr, ParserError>
         data_type,
         array: false,
         format: None,
+    }))
+}
+
+/// How tightly a sign binds: more than COLLATE and less than a subscript.
+const SIGN: u8 = 125;
+
+/// The operator that a token is before its operand, and how it binds.
+fn prefix_operator(token: &Token) -> Option<(UnaryOperator, u8)> {
+    let other = POSTGRES.prec_value(Precedence::PgOther);
+    Some(match token {
+        Token::Minus => (UnaryOperator::Minus, SIGN),
+        Token::Plus => (UnaryOperator::Plus, SIGN),
+        Token::Tilde => (UnaryOperator::BitwiseNot, other),
+        Token::AtSign => (UnaryOperator::PGAbs, other),
+        Token::PGSquareRoot => (UnaryOperator::PGSquareRoot, other),
+        Token::PGCubeRoot => (UnaryOperator::PGCubeRoot, other),
+        _ => return None,
+    })
+}
+
+/// `-2 ^ 2` is `(-2) ^ 2`, and `~1 + 2` is `~(1 + 2)`: sqlparser has both otherwise. `- -1` becomes `-(-1)`, since sqlparser writes signs
+/// without a space, and two of them are a comment.
+fn signed(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    let (op, precedence) = prefix_operator(&parser.peek_token_ref().token)?;
+    let is_before_another = prefix_operator(&parser.peek_nth_token_ref(1).token).is_some();
+    parser.next_token();
+    Some(parser.parse_subexpr(precedence).map(|operand| {
+        let operand = match is_before_another {
+            true => Expr::Nested(Box::new(operand)),
+            false => operand,
+        };
+        Expr::UnaryOp {
+            op,
+            expr: Box::new(operand),
+        }
     }))
 }
 

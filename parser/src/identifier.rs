@@ -1,6 +1,23 @@
 //! Names: folding and quoting as PostgreSQL does.
 
-use sqlparser::ast::Ident;
+use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, Value};
+
+/// Whether a collation orders texts by their bytes, as all are ordered here.
+pub fn is_bytewise(collation: &ObjectName) -> bool {
+    const NAMES: [&str; 7] = [
+        "c",
+        "posix",
+        "default",
+        "ucs_basic",
+        "c.utf8",
+        "c.utf-8",
+        "pg_c_utf8",
+    ];
+    match collation.0.last() {
+        Some(ObjectNamePart::Identifier(name)) => NAMES.contains(&name.value.to_ascii_lowercase().as_str()),
+        _ => false,
+    }
+}
 
 /// The name that an identifier means: as it is if quoted, else in lower case.
 ///
@@ -196,6 +213,54 @@ pub fn name_parts(text: &str) -> Vec<String> {
         }
     }
     parts
+}
+
+/// Whether sqlparser writes what stands in quotation marks as something else: two quotation marks behind each other, and one behind a backslash, it takes for
+/// escaped ones.
+pub(crate) fn needs_escapes(text: &str, mark: char) -> bool {
+    let mut before = None;
+    text.chars().any(|character| {
+        let is_taken =
+            character == mark && matches!(before, Some(before) if before == mark || before == '\\');
+        before = Some(character);
+        is_taken
+    })
+}
+
+/// A string literal that is written as the same one.
+pub fn string_value(text: impl Into<String>) -> Value {
+    let text = text.into();
+    match needs_escapes(&text, '\'') {
+        true => Value::EscapedStringLiteral(text),
+        false => Value::SingleQuotedString(text),
+    }
+}
+
+/// A text as a word that may stand among those of a type, and is the same however often it is written and read: a parser takes the
+/// quotation marks of others.
+pub fn type_word(text: &str) -> String {
+    let mut word = String::from("w");
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() {
+            true => word.push(char::from(byte)),
+            false => word.push_str(&format!("_{byte:02x}")),
+        }
+    }
+    word
+}
+
+/// The text of such a word; `None`: it is another.
+pub fn type_word_text(word: &str) -> Option<String> {
+    let mut bytes = vec![];
+    let mut rest = word.strip_prefix('w')?.bytes();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        bytes.push(match byte {
+            b'_' => u8::try_from(digit(rest.next())? * 16 + digit(rest.next())?).ok()?,
+            plain => plain,
+        });
+    }
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

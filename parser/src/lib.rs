@@ -25,9 +25,13 @@ mod tokens;
 pub mod walk;
 
 pub use error::{ParseError, ParseErrorKind};
-pub use identifier::{fold, name_parts, quote_identifier, quote_literal};
+pub use identifier::{
+    fold, is_bytewise, name_parts, quote_identifier, quote_literal, string_value, type_word, type_word_text,
+};
 pub use limits::{MAX_NESTING, MAX_OPERATORS, MAX_SQL_BYTES};
 pub use tokens::{ALL_MEMBERS, TextSize, from_first_word};
+
+use std::ops::Range;
 
 use ast::Statement;
 use sqlparser::ast::{Expr, SetExpr};
@@ -121,6 +125,17 @@ fn created_table(piece: &tokens::Piece<'_>, statement: &Statement) -> Option<Str
     let end = source.byte_offset(end)?;
     let (before, behind) = (piece.text.get(..begin)?, piece.text.get(end..)?);
     Some(format!("CREATE {kind}TABLE {} AS {before}{behind}", into.name))
+}
+
+/// The tokens of a text without comments, each with its characters, from 0; none, if it is no SQL.
+pub fn tokens(sql: &str) -> Vec<(Range<usize>, Token)> {
+    let source = Source::new(sql);
+    let tokens = tokens::tokenize(&source).unwrap_or_default().into_iter();
+    let placed = tokens.filter_map(|token| {
+        let (start, end) = (token.span.start, token.span.end);
+        Some((source.char_offset(start)?..source.char_offset(end)?, token.token))
+    });
+    placed.collect()
 }
 
 /// Parses one expression, with nothing after it.

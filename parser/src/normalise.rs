@@ -4,7 +4,9 @@
 //! what the user wrote; inserted tokens have the span of their neighbour.
 
 mod operands;
+mod search;
 mod spellings;
+mod structs;
 
 use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
@@ -12,6 +14,7 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use crate::ast::{ASOF_INNER, ASOF_LEFT};
 use crate::error::Failure;
+use crate::identifier::needs_escapes;
 use crate::tokens::{is_word, nesting, starts_with};
 
 /// The table functions that cut a relation into windows.
@@ -20,12 +23,17 @@ const WINDOW_FUNCTIONS: [&str; 4] = ["TUMBLE", "HOP", "SESSION", "CUMULATE"];
 /// Rewrites all of them.
 pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Failure> {
     disarm_version_words(&mut tokens);
+    spellings::join_literals(&mut tokens)?;
+    escape_literals(&mut tokens)?;
     if tokens.iter().any(|token| is_word(Some(token), "TABLE")) {
         tokens = spellings::whole_tables(tokens);
     }
     tokens = spellings::rows_without_columns(tokens);
     if tokens.iter().any(|token| is_window_function(Some(token))) {
         tokens = windows(tokens)?;
+    }
+    if tokens.iter().any(|token| is_word(Some(token), "STRUCT")) {
+        structs::respell(&mut tokens)?;
     }
     spellings::respell(&mut tokens)?;
     operands::respell(&mut tokens)?;
@@ -39,6 +47,24 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
         temporal_aliases(&mut tokens);
     }
     Ok(tokens)
+}
+
+/// Literals that sqlparser would not write as they are become ones with escapes (see [`crate::string_value`]). Names have no such form, and
+/// are refused.
+fn escape_literals(tokens: &mut [TokenWithSpan]) -> Result<(), Failure> {
+    for token in tokens {
+        match &mut token.token {
+            Token::SingleQuotedString(text) if needs_escapes(text, '\'') => {
+                token.token = Token::EscapedStringLiteral(std::mem::take(text));
+            }
+            Token::Word(word) if word.quote_style == Some('"') && needs_escapes(&word.value, '"') => {
+                let message = "names with two quotation marks behind each other, or one behind a backslash, are not supported";
+                return Err(Failure::unsupported(message, token.span.start, ""));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// `AT`, `BEFORE` and `CHANGES` after a table are Snowflake's time travel to sqlparser, and an alias to PostgreSQL; `local` after INTO is

@@ -164,7 +164,7 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "DOMAIN",
     ]);
     let Some(kind) = kind else { return Ok(None) };
-    if (temporary || unlogged) && kind != "TABLE" {
+    if (temporary && !matches!(kind, "TABLE" | "SEQUENCE")) || (unlogged && kind != "TABLE") {
         return Err(Failure::unsupported(
             format!("CREATE TEMPORARY {kind} is not supported"),
             at,
@@ -193,7 +193,7 @@ fn create(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         "FUNCTION" => function::parse(reader, prefix, function::Kind::Function)?,
         "AGGREGATE" => function::parse(reader, prefix, function::Kind::Aggregate)?,
         "REDUCER" => function::parse(reader, prefix, function::Kind::Reducer)?,
-        "SEQUENCE" => sequence::parse(reader)?,
+        "SEQUENCE" => sequence::parse(reader, prefix)?,
         "SECRET" => secret::create(reader)?,
         "TYPE" => user_type::create_type(reader)?,
         "DOMAIN" => user_type::create_domain(reader)?,

@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
+use millrace_sql::postgres::records;
 use millrace_sql::streaming::time_join;
 use millrace_sql::streaming::windows::functions as windows;
 use millrace_sql::{Binding, CatalogReader, Fault, Faulty, passes, relations, sql_function};
@@ -121,11 +122,12 @@ impl<'a> Binder<'a> {
     pub fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
         let mut expression = expression.clone();
         sql_function::expand(&mut expression, self.catalog)?;
+        records::as_calls(&mut expression);
         let expression = self
             .planner()
             .sql_to_expr(expression, schema, &mut PlannerContext::new())?;
         self.catalog.check_expression(&expression, schema)?;
-        Ok(expression)
+        Ok(records::by_attributes(expression, schema)?.data)
     }
 
     /// The Arrow type of an SQL type, as casts in queries use it.
@@ -265,6 +267,7 @@ impl ContextProvider for Binder<'_> {
             .or_else(known)
             .or_else(|| time_join::marker(name))
             .or_else(|| windows::function(name))
+            .or_else(|| records::function(name))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

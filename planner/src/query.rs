@@ -1,8 +1,10 @@
 //! What a SELECT is optimised with.
 
 mod barrier;
+mod computed_keys;
 mod fence;
 pub mod generic_join;
+mod in_turn;
 pub mod values;
 
 use std::sync::Arc;
@@ -20,9 +22,11 @@ use millrace_sql::complexity::check_plan;
 use millrace_sql::workarounds::nested_cast::CastsAsCalls;
 
 use barrier::PutBarriers;
+use computed_keys::ComputedKeys;
 use fence::Fenced;
+use in_turn::InTurns;
 
-/// DataFusion's physical rules, those `Fenced` that push filters down, and `PutBarriers` before them.
+/// DataFusion's physical rules, those `Fenced` that push filters down, `PutBarriers` before them and `InTurns` behind.
 pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let barriers: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(PutBarriers);
     let rules = PhysicalOptimizer::new().rules.into_iter().map(|rule| {
@@ -32,7 +36,11 @@ pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + 
             rule
         }
     });
-    std::iter::once(barriers).chain(rules).collect()
+    let in_turns: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(InTurns);
+    std::iter::once(barriers)
+        .chain(rules)
+        .chain(std::iter::once(in_turns))
+        .collect()
 }
 
 /// Says, on the thread that plans, whether the plan is still wanted. Rules ask before each operation of a plan; a session's state
@@ -74,6 +82,13 @@ pub fn logical_optimizer_rules(wanted: Wanted) -> Vec<Arc<dyn OptimizerRule + Se
         })
         .chain([Arc::new(CastsAsCalls::default()) as Arc<dyn OptimizerRule + Send + Sync>])
         .collect()
+}
+
+/// Those of a plan that runs once: `ComputedKeys` behind the others.
+pub fn optimizer_rules_of_select(wanted: Wanted) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = logical_optimizer_rules(wanted);
+    rules.push(Arc::new(ComputedKeys));
+    rules
 }
 
 /// Whether a plan is a join by keys whose NULLs are equal.

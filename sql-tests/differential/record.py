@@ -69,9 +69,9 @@ def record(client, statement):
     order = "" if is_ordered(statement) else " rowsort"
     rows = [" ".join(shown(value, column) for value, column in zip(row, answer.columns)) for row in answer.rows]
     rows = sorted(rows) if order else rows
-    # The runner cannot read arrays of several dimensions in the binary format, and shows instants in UTC.
+    # The runner cannot read arrays of several dimensions, and of rows, in the binary format, and shows instants in UTC.
     texts = [value or "" for row in answer.rows for value in row]
-    is_textual = any("{{" in text or re.search(r"^\d+-.*\d-0\d$", text) for text in texts)
+    is_textual = any("{{" in text or re.match(r'\{"?\(', text) or re.search(r"^\d+-.*\d-0\d$", text) for text in texts)
     skipped = ["skipif extended"] if is_textual else []
     return "\n".join([*skipped, f"query {kinds}{order}", statement, "----", *rows])
 

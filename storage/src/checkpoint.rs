@@ -49,7 +49,7 @@ pub use manifest::{
 pub(crate) const FACT: &str = "checkpoints";
 const BLOCKS: &str = "blocks";
 const MANIFEST: &str = "manifest";
-const EPOCHS: &str = "epochs";
+pub(crate) const EPOCHS: &str = "epochs";
 
 /// The checkpoints of a data directory.
 #[derive(Debug)]

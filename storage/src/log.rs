@@ -55,6 +55,7 @@ pub(crate) use copy::{LogCopy, LogSpan, segment_name};
 #[cfg(any(test, feature = "decoders"))]
 pub(crate) use decode::{decode_block, decode_first, decode_index, decode_segment_header};
 pub use device::{LogDevice, LogGroup};
+pub(crate) use heads::FILE as HEADS;
 pub use hold::LogHold;
 pub use prepared::PreparedWrite;
 pub use queue::AppendReceipt;

@@ -1,5 +1,5 @@
 //! The checksums of files that have none of their own, as an orderly stop has left them: so that [`crate::check`] finds each byte that is
-//! another. The next start removes the list before it changes anything; after a crash there is none.
+//! another. Of those that have some, it lists the ones of which nothing else tells that they are gone, or end too early. The next start removes the list before it changes anything; after a crash there is none.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::directory::{LOCK_FILE, is_bystander};
 use crate::disk::OsDisk;
 use crate::findings::{Checked, Finding, Severity, list};
 use crate::listing::{self, Listed};
-use crate::{StorageError, catalog, directory, disk};
+use crate::{StorageError, catalog, checkpoint, directory, disk, log};
 
 const SUMS: &str = "SUMS";
 const FIRST_LINE: &str = "millrace sums, format 1";
@@ -19,6 +19,15 @@ const FIRST_LINE: &str = "millrace sums, format 1";
 const SUMMED_BYTES_MAX: u64 = 1 << 30;
 /// What the next start makes again, or does without, at no loss.
 const MENDED: [&str; 4] = [catalog::INDEX, "sinks", "RUNNING", "PROBE"];
+
+/// Whether a file has checksums of its own, and nothing tells that it was there: how far the logs were, and the epochs of checkpoints.
+fn is_alone(relative: &Path) -> bool {
+    relative == Path::new("log").join(log::HEADS)
+        || relative.starts_with("checkpoints")
+            && relative
+                .extension()
+                .is_some_and(|name| name == checkpoint::EPOCHS)
+}
 
 /// Whether an entry of a data directory has checksums of its own, or is no data.
 pub(crate) fn is_apart(name: &str) -> bool {
@@ -41,6 +50,12 @@ pub(crate) fn write(directory: &Path) -> Result<(), StorageError> {
     for entry in list(directory)? {
         if !is_apart(&entry.file_name().unwrap_or_default().to_string_lossy()) {
             all_files(&entry, &mut files)?;
+        }
+    }
+    for folder in ["log", "checkpoints"].map(|name| directory.join(name)) {
+        if folder.is_dir() {
+            let inside = list(&folder)?.into_iter();
+            files.extend(inside.filter(|path| path.strip_prefix(directory).is_ok_and(is_alone)));
         }
     }
     let (mut listed, mut total) = (vec![], 0);
@@ -101,17 +116,19 @@ pub(crate) fn compare(
     };
     for Listed { crc, bytes, relative } in listed {
         let path = directory.join(&relative);
-        let severity = match MENDED.iter().any(|name| relative.starts_with(name)) {
+        let is_alone = is_alone(&relative);
+        let severity = match is_alone || MENDED.iter().any(|name| relative.starts_with(name)) {
             true => Severity::Mended,
             false => Severity::Lost,
         };
         let finding = |why: String| Finding::new(&path, 0, severity, why);
         match copy_file(&OsDisk, &path, None) {
             Ok(found) => {
-                if !relative.starts_with(counted) {
+                if !is_alone && !relative.starts_with(counted) {
                     checked.count(found.1);
                 }
-                if found != (crc, bytes) {
+                let is_told = is_alone && checked.findings.iter().any(|told| told.path == path);
+                if found != (crc, bytes) && !is_told {
                     checked.findings.push(finding(format!(
                         "it has {} bytes with checksum {:08x}, and had {bytes} with {crc:08x} at the last stop",
                         found.1, found.0

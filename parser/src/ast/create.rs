@@ -141,6 +141,35 @@ pub enum OnCommit {
     Drop,
 }
 
+/// What becomes of a row that is inserted under a key that is there, where the INSERT does not say: `ON CONFLICT` of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConflictRule {
+    /// `DO NOTHING`: the row that is there stays.
+    Keep,
+    /// `DO UPDATE FULL`: the new one takes its place.
+    Replace,
+    /// `DO UPDATE IF NOT NULL`: the values of the new one that are not NULL take theirs.
+    ReplaceNotNull,
+}
+
+impl ConflictRule {
+    /// All of them.
+    pub const ALL: [ConflictRule; 3] = [
+        ConflictRule::Keep,
+        ConflictRule::Replace,
+        ConflictRule::ReplaceNotNull,
+    ];
+
+    /// What stands behind `ON CONFLICT`.
+    pub fn clause(self) -> &'static str {
+        match self {
+            ConflictRule::Keep => "DO NOTHING",
+            ConflictRule::Replace => "DO UPDATE FULL",
+            ConflictRule::ReplaceNotNull => "DO UPDATE IF NOT NULL",
+        }
+    }
+}
+
 /// `CREATE TABLE`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateTable {
@@ -170,6 +199,8 @@ pub struct CreateTable {
     pub watermark: Option<Watermark>,
     /// `APPEND ONLY`.
     pub append_only: bool,
+    /// `ON CONFLICT`.
+    pub on_conflict: Option<ConflictRule>,
     /// `INCLUDE member AS column`.
     pub include: Vec<Include>,
     /// `WITH (..)`.

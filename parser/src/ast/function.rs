@@ -14,12 +14,16 @@ pub struct CreateFunction {
     pub is_aggregate: bool,
     /// Names and types; one without a name is called `"$1"` after its place.
     pub parameters: Vec<(Ident, DataType)>,
+    /// Of the last parameters, what they are if a call does not give them.
+    pub defaults: Vec<Expr>,
     /// The type of the result, or of a row of it.
     pub returns: DataType,
     /// The columns of its rows, if it gives rows: `TABLE (..)`, or the one of `SETOF type`, which is called after the function.
     pub rows: Vec<(Ident, DataType)>,
     /// Whether `SETOF` was written.
     pub is_setof: bool,
+    /// Whether the columns of `rows` are OUT parameters: it gives one row.
+    pub is_row: bool,
     /// `STRICT`: a NULL among the arguments makes NULL.
     pub strict: bool,
     pub body: FunctionBody,

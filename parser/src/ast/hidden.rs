@@ -1,5 +1,7 @@
 //! What of a statement nobody is to see: passwords and other secrets, wherever it is shown to others or written down.
 
+mod values;
+
 use sqlparser::tokenizer::{Location, Token};
 
 use crate::source::Source;
@@ -27,7 +29,7 @@ pub fn is_secret_name(name: &str) -> bool {
     SECRET.contains(&last)
 }
 
-/// A text without the passwords of its URLs: `http://ann:********@host`.
+/// A text without the passwords and the queries of its URLs: `http://ann:********@host/path?********`.
 pub fn without_passwords(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -45,7 +47,18 @@ pub fn without_passwords(text: &str) -> String {
             Some((user, host)) => shown.push_str(&format!("{user}:********@{host}")),
             None => shown.push_str(authority),
         }
-        rest = after;
+        // A query may have a token.
+        let end = after
+            .find(|character: char| matches!(character, '\'' | '"' | ',' | ')') || character.is_whitespace())
+            .unwrap_or(after.len());
+        match after[..end].find('?') {
+            Some(query) => {
+                shown.push_str(&after[..=query]);
+                shown.push_str("********");
+                rest = &after[end..];
+            }
+            None => rest = after,
+        }
     }
     shown + rest
 }
@@ -114,11 +127,36 @@ impl Statement {
 
     /// The statement, whose text this is, as others may see it.
     pub fn shown(&self, text: &str) -> String {
-        match self {
+        let said = match self {
             // One that is only known to be refused: its text tells where a password may be.
-            Statement::Sql(_) => without_passwords(&without_literals(text)),
-            _ if self.has_secret() => without_passwords(&self.to_string()),
-            _ => without_passwords(text),
+            Statement::Sql(_) => without_literals(text),
+            _ if self.has_secret() => self.to_string(),
+            _ => text.to_owned(),
+        };
+        let said = match self.has_options() {
+            true => values::starred(&said, values::of_options),
+            false => said,
+        };
+        let said = match said.to_ascii_lowercase().contains("set_config") {
+            true => values::starred(&said, values::of_set_config),
+            false => said,
+        };
+        without_passwords(&said)
+    }
+
+    /// Whether options of a connector may stand in its text.
+    fn has_options(&self) -> bool {
+        match self {
+            Statement::CreateStream(_)
+            | Statement::CreateTable(_)
+            | Statement::CreateSink(_)
+            | Statement::CreateExternalTable(_)
+            | Statement::AlterRelation(_) => true,
+            Statement::Explain(explain) => match &explain.target {
+                ExplainTarget::Statement(inner) => inner.has_options(),
+                _ => false,
+            },
+            _ => false,
         }
     }
 }
@@ -147,6 +185,13 @@ mod tests {
             "CREATE EXTERNAL TABLE e (a INT) STORED AS CSV LOCATION 's3://ann:abracadabra@host/x'",
             "EXPLAIN CREATE SINK s FROM t WITH (password = 'abracadabra')",
             "CREATE SINK s FROM t WITH (connector = 'kafka') FORMAT PLAIN ENCODE AVRO (schema.registry.password = 'abracadabra')",
+            "CREATE STREAM s (a INT) WITH (connector = 'kafka', properties.sasl.jaas.config = 'x abracadabra')",
+            "CREATE SINK s FROM t WITH (connector = 'webhook', url = 'https://h/x?access_token=abracadabra')",
+            "ALTER STREAM s SET (pasword = 'abracadabra')",
+            "CREATE EXTERNAL TABLE e (a INT) STORED AS CSV LOCATION 'x' OPTIONS ('aws.sas' 'abracadabra')",
+            "SELECT set_config('my.password', 'abracadabra', false)",
+            "SELECT pg_catalog.set_config('api_token', E'abracadabra', true), 1",
+            "COPY (SELECT set_config('my.secret.key', 'abracadabra', false)) TO STDOUT",
             "CREATE STREAM s (a INT) WITH (url = 'http://ann:abracadabra@a, https://b, http://c:abracadabra@d/x')",
         ] {
             let parsed = crate::parse(sql).expect("it parses").remove(0);
@@ -164,6 +209,9 @@ mod tests {
             "SELECT 'http://a/b:c@d', 'x@y:z'",
             "CREATE STREAM s (a INT) WITH (url = 'http://ann@host:80/x@y:z')",
             "ALTER ROLE ann SET jit = 'off'",
+            "SELECT set_config('search_path', 's', false)",
+            "CREATE SINK s FROM t WITH (connector = 'postgres', password = SECRET pw, hostname = 'db', port = 5432)",
+            "CREATE STREAM s (a INT DEFAULT (1)) WITH (connector = 'kafka', topic = 'x') FORMAT PLAIN ENCODE JSON",
             "ALTER ROLE ann PASSWORD NULL",
         ] {
             let parsed = crate::parse(sql).expect("it parses").remove(0);

@@ -11,6 +11,15 @@ pub struct CreateEnum {
     pub labels: Vec<String>,
 }
 
+/// `CREATE TYPE name AS (attribute type, ..)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateComposite {
+    /// Its name.
+    pub name: ObjectName,
+    /// The attributes in their order, each with its type.
+    pub attributes: Vec<(Ident, DataType)>,
+}
+
 /// `CREATE DOMAIN name [AS] type [DEFAULT expr] [[CONSTRAINT name] NOT NULL | NULL | CHECK (expr)] ..`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateDomain {

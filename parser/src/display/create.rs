@@ -144,6 +144,9 @@ impl Display for CreateTable {
             write!(f, " {list}")?;
         }
         f.write_str(when(self.append_only, " APPEND ONLY"))?;
+        if let Some(rule) = self.on_conflict {
+            write!(f, " ON CONFLICT {}", rule.clause())?;
+        }
         included(f, &self.include)?;
         with(f, &self.options)?;
         format_encode(f, self.format.as_ref())?;

@@ -7,9 +7,18 @@ use crate::ast::{CreateFunction, FunctionBody};
 
 impl Display for CreateFunction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let parameters: Vec<String> = (self.parameters.iter())
-            .map(|(name, data_type)| format!("{name} {data_type}"))
+        let required = self.parameters.len() - self.defaults.len();
+        let mut parameters: Vec<String> = (self.parameters.iter().enumerate())
+            .map(|(place, (name, data_type))| {
+                let default = place.checked_sub(required).and_then(|at| self.defaults.get(at));
+                let default = default.map_or_else(String::new, |value| format!(" DEFAULT {value}"));
+                format!("{name} {data_type}{default}")
+            })
             .collect();
+        if self.is_row {
+            let out = self.rows.iter();
+            parameters.extend(out.map(|(name, data_type)| format!("OUT {name} {data_type}")));
+        }
         write!(
             f,
             "CREATE {}{} {}({}) RETURNS {} LANGUAGE {}{}",
@@ -22,6 +31,7 @@ impl Display for CreateFunction {
             self.name,
             parameters.join(", "),
             match self.rows.as_slice() {
+                _ if self.is_row => self.returns.to_string(),
                 [] => self.returns.to_string(),
                 [_] if self.is_setof => format!("SETOF {}", self.returns),
                 rows => {

@@ -3,13 +3,22 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::when;
-use crate::ast::{CreateDomain, CreateEnum, DomainChange, EnumChange};
+use crate::ast::{CreateComposite, CreateDomain, CreateEnum, DomainChange, EnumChange};
 use crate::identifier::quote_literal;
 
 impl Display for CreateEnum {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let labels: Vec<String> = self.labels.iter().map(|label| quote_literal(label)).collect();
         write!(f, "CREATE TYPE {} AS ENUM ({})", self.name, labels.join(", "))
+    }
+}
+
+impl Display for CreateComposite {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let attributes = self.attributes.iter();
+        let attributes = attributes.map(|(name, data_type)| format!("{name} {data_type}"));
+        let attributes: Vec<String> = attributes.collect();
+        write!(f, "CREATE TYPE {} AS ({})", self.name, attributes.join(", "))
     }
 }
 

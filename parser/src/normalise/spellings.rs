@@ -13,14 +13,13 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
-use super::{closing, is};
+use super::{closing, is, search};
 use crate::ast::{ASSIGN_ELEMENT, ASSIGN_SLICE, Exclusion, JOIN_ALIAS, OVERRIDING, ROWS_FROM};
 use crate::error::Failure;
 use crate::tokens::{is_word, nesting, starts_with};
 
 /// Rewrites all but `TABLE t`.
 pub(super) fn respell(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
-    join_literals(tokens);
     let has = |tokens: &[TokenWithSpan], word: &str| tokens.iter().any(|token| is_word(Some(token), word));
     if has(tokens, "TRIM") {
         trims_of_blanks(tokens);
@@ -44,7 +43,7 @@ pub(super) fn respell(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
         overriding(tokens);
     }
     if has(tokens, "RECURSIVE") {
-        refuse_search_and_cycle(tokens)?;
+        search::as_queries(tokens)?;
     }
     if has(tokens, "SET") {
         assigned_elements(tokens)?;
@@ -60,9 +59,23 @@ fn quoted(name: &str, span: Span) -> TokenWithSpan {
 }
 
 /// Quoted literals with a line break between them are one.
-fn join_literals(tokens: &mut Vec<TokenWithSpan>) {
+pub(super) fn join_literals(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
     let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
-    for token in tokens.drain(..) {
+    for mut token in tokens.drain(..) {
+        match &mut token.token {
+            Token::NationalStringLiteral(text) => {
+                token.token = Token::SingleQuotedString(std::mem::take(text));
+            }
+            Token::SingleQuotedByteStringLiteral(_) | Token::HexStringLiteral(_) => {
+                let hint = "Bytes are written as '\\x1f'::bytea.";
+                return Err(Failure::unsupported(
+                    "bit strings are not supported",
+                    token.span.start,
+                    hint,
+                ));
+            }
+            _ => {}
+        }
         if let Token::SingleQuotedString(more) = &token.token
             && let Some(before) = joined.last_mut()
             && token.span.start.line > before.span.end.line
@@ -75,6 +88,7 @@ fn join_literals(tokens: &mut Vec<TokenWithSpan>) {
         joined.push(token);
     }
     *tokens = joined;
+    Ok(())
 }
 
 /// `TRIM(BOTH FROM x)` is `TRIM(BOTH x)`.
@@ -361,32 +375,6 @@ fn overriding(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// What may follow a query of WITH RECURSIVE.
-fn refuse_search_and_cycle(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
-    for i in 1..tokens.len() {
-        if !is(tokens.get(i - 1), &Token::RParen) {
-            continue;
-        }
-        let is_search = starts_with(&tokens[i..], &["SEARCH", "DEPTH", "FIRST"])
-            || starts_with(&tokens[i..], &["SEARCH", "BREADTH", "FIRST"]);
-        let is_cycle = is_word(tokens.get(i), "CYCLE")
-            && matches!(tokens.get(i + 1).map(|token| &token.token), Some(Token::Word(_)))
-            && (is(tokens.get(i + 2), &Token::Comma) || is_word(tokens.get(i + 2), "SET"));
-        if is_search || is_cycle {
-            let (clause, hint) = match is_search {
-                true => ("SEARCH", "Keep what to order by in a column, and use ORDER BY."),
-                false => (
-                    "CYCLE",
-                    "Use UNION without ALL, or keep an array of what was seen.",
-                ),
-            };
-            let message = format!("the {clause} clause of WITH RECURSIVE is not supported");
-            return Err(Failure::unsupported(message, tokens[i].span.start, hint));
-        }
-    }
-    Ok(())
-}
-
 /// `INSERT INTO t (a[1], c.x)`.
 fn refuse_parts_of_columns(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
     for i in 0..tokens.len() {
@@ -409,6 +397,17 @@ fn refuse_parts_of_columns(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
             let message = "INSERT into elements of an array is not supported";
             let hint = "Insert the whole array.";
             return Err(Failure::unsupported(message, bracket.span.start, hint));
+        }
+        let names = list.iter().zip(list.iter().skip(1));
+        let is_attribute = |(name, dot): &(&TokenWithSpan, &TokenWithSpan)| {
+            let is_mark = matches!(&name.token, Token::Word(word) if word.value == OVERRIDING);
+            dot.token == Token::Period && !is_mark
+        };
+        if is_list && let Some((_, dot)) = names.into_iter().find(is_attribute) {
+            let message = "INSERT into attributes of a column is not supported";
+            let hint =
+                "Columns stand without the name of their table, and a row is inserted as a whole: ROW(..).";
+            return Err(Failure::unsupported(message, dot.span.start, hint));
         }
     }
     Ok(())

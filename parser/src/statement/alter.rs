@@ -24,8 +24,8 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         reader.need(&["DRAIN"])?;
         return Ok(Some(Statement::DropWorker(worker)));
     }
-    if reader.take_one_of(&["ROLE", "USER"]).is_some() {
-        return Ok(Some(role::alter(reader)?));
+    if let Some(kind) = reader.take_one_of(&role::KINDS) {
+        return Ok(Some(role::alter(reader, kind)?));
     }
     let Some(kind) = object::kind(reader) else {
         return Ok(None);

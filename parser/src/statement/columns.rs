@@ -3,7 +3,7 @@
 //! Constraints come out in one form: the primary key as a list of names, everything else as constraints of the table.
 
 use sqlparser::ast::{
-    CheckConstraint, ColumnOption, DataType, Expr, FunctionArguments, Ident, IndexColumn,
+    CheckConstraint, ColumnOption, DataType, DeferrableInitial, Expr, FunctionArguments, Ident, IndexColumn,
     PrimaryKeyConstraint, TableConstraint,
 };
 use sqlparser::tokenizer::{Location, Span, Token};
@@ -11,7 +11,7 @@ use sqlparser::tokenizer::{Location, Span, Token};
 use super::sequence;
 use crate::ast::{ColumnDefinition, Identity, Include, LikePart, TableLike, Watermark};
 use crate::error::Failure;
-use crate::identifier::fold;
+use crate::identifier::{fold, is_bytewise};
 use crate::reader::{Parse, Reader};
 
 /// What the list says.
@@ -32,7 +32,11 @@ pub(super) fn elements(reader: &mut Reader<'_>, is_table: bool) -> Parse<(TableE
     let mut elements = TableElements::default();
     reader.need_token(&Token::LParen)?;
     if !reader.take_token(&Token::RParen) {
-        reader.list(|reader| element(reader, &mut elements))?;
+        element(reader, &mut elements)?;
+        // Behind the last one may stand a comma, as RisingWave takes it.
+        while reader.take_token(&Token::Comma) && reader.peek_token_ref().token != Token::RParen {
+            element(reader, &mut elements)?;
+        }
         reader.need_token(&Token::RParen)?;
     }
     if !is_table && !elements.like.is_empty() {
@@ -147,6 +151,7 @@ pub(super) fn starts_constraint(reader: &Reader<'_>) -> bool {
 fn table_constraint(constraint: TableConstraint, elements: &mut TableElements, at: Location) -> Parse<()> {
     match constraint {
         TableConstraint::PrimaryKey(key) => {
+            at_once(&key, at)?;
             let columns = key.columns.iter().map(|column| match &column.column.expr {
                 Expr::Identifier(name) => Ok(name.clone()),
                 _ => Err(Failure::invalid(
@@ -160,6 +165,20 @@ fn table_constraint(constraint: TableConstraint, elements: &mut TableElements, a
             elements.constraints.push(other);
             Ok(())
         }
+    }
+}
+
+/// Refuses a key that is to be checked at another time than the end of each statement.
+fn at_once(key: &PrimaryKeyConstraint, at: Location) -> Parse<()> {
+    let is_deferred = key.characteristics.as_ref().is_some_and(|said| {
+        said.deferrable == Some(true) || said.initially == Some(DeferrableInitial::Deferred)
+    });
+    match is_deferred {
+        true => {
+            let message = "deferrable constraints are not supported";
+            Err(Failure::unsupported(message, at, ""))
+        }
+        false => Ok(()),
     }
 }
 
@@ -312,7 +331,10 @@ fn column_option(
             column.default = Some(expr);
         }
         ColumnOption::Comment(text) => column.comment = Some(text),
-        ColumnOption::PrimaryKey(_) => set_primary_key(elements, vec![column.name.clone()], at)?,
+        ColumnOption::PrimaryKey(key) => {
+            at_once(&key, at)?;
+            set_primary_key(elements, vec![column.name.clone()], at)?;
+        }
         ColumnOption::Unique(mut unique) => {
             unique.columns = itself();
             unique.name = constraint.or(unique.name);
@@ -329,6 +351,8 @@ fn column_option(
             key.name = constraint.or(key.name);
             elements.constraints.push(TableConstraint::ForeignKey(key));
         }
+        // All texts are ordered so.
+        ColumnOption::Collation(collation) if is_bytewise(&collation) => {}
         other => {
             let message = format!("the column option {other} is not supported");
             return Err(Failure::unsupported(message, at, ""));

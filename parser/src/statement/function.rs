@@ -1,10 +1,13 @@
 //! `CREATE FUNCTION` and `CREATE AGGREGATE`, whose bodies are SQL expressions or texts in JavaScript, and `CREATE REDUCER`.
 
+mod parameters;
+
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{DataType, Expr, Ident, LimitClause, ObjectName, SelectItem, SetExpr, Value};
-use sqlparser::tokenizer::{Location, Token};
+use sqlparser::tokenizer::Location;
 
+use self::parameters::Parameters;
 use super::{CreatePrefix, parse_statement};
 use crate::ast::{CreateFunction, FunctionBody, Statement};
 use crate::error::Failure;
@@ -31,24 +34,37 @@ enum Language {
 pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, kind: Kind) -> Parse<Statement> {
     let is_aggregate = kind != Kind::Function;
     let name = reader.name()?;
-    reader.need_token(&Token::LParen)?;
-    let mut parameters = vec![];
-    if !reader.take_token(&Token::RParen) {
-        let mut place = 0;
-        parameters = reader.list(|reader| {
-            place += 1;
-            parameter(reader, place)
-        })?;
-        reader.need_token(&Token::RParen)?;
-    }
-    reader.need(&["RETURNS"])?;
+    let Parameters {
+        parameters,
+        defaults,
+        out,
+    } = parameters::listed(reader)?;
     let mut rows = vec![];
     let mut is_setof = false;
-    let returns = if reader.take(&["TABLE"]) {
+    let is_row = !out.is_empty();
+    let record = || DataType::Custom(ObjectName::from(vec![Ident::new("record")]), vec![]);
+    let returns = if is_row {
+        let of_out = match out.as_slice() {
+            [(_, only)] => only.clone(),
+            _ => record(),
+        };
+        let at = reader.here();
+        if reader.take(&["RETURNS"]) {
+            let said = reader.parse_data_type()?;
+            if said.to_string().to_lowercase() != of_out.to_string().to_lowercase() {
+                let message = format!("function result type must be {of_out} because of OUT parameters");
+                return Err(Failure::invalid(message, at));
+            }
+        }
+        rows = out;
+        of_out
+    } else if !reader.take(&["RETURNS"]) {
+        return Err(reader.unexpected("RETURNS"));
+    } else if reader.take(&["TABLE"]) {
         rows = reader.parenthesised(|reader| Ok((reader.ident()?, reader.parse_data_type()?)))?;
         match rows.as_slice() {
             [(_, only)] => only.clone(),
-            _ => DataType::Custom(ObjectName::from(vec![Ident::new("record")]), vec![]),
+            _ => record(),
         }
     } else if reader.take(&["SETOF"]) {
         is_setof = true;
@@ -100,26 +116,34 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, kind: Kind) -
     if kind == Kind::Reducer && !is_javascript {
         return Err(reader.unexpected("LANGUAGE javascript"));
     }
+    if is_javascript && (is_row || !defaults.is_empty()) {
+        return Err(Failure::unsupported(
+            "OUT parameters and defaults of parameters are supported only of LANGUAGE sql",
+            reader.here(),
+            "",
+        ));
+    }
     let body = if is_javascript {
         match (text, body) {
             (Some((text, _)), None) => FunctionBody::Javascript(text),
             _ => return Err(reader.unexpected("AS 'text in JavaScript'")),
         }
     } else {
-        if let Some((_, at)) = strict {
+        let gives_rows = if is_row { rows.len() > 1 } else { !rows.is_empty() };
+        if let Some((true, at)) = strict.filter(|_| gives_rows || is_aggregate) {
             let hint = "The body of a function of SQL says what NULL makes.";
             return Err(Failure::unsupported(
-                "STRICT is not supported for LANGUAGE sql",
+                "STRICT is not supported for a function of SQL that gives rows or aggregates",
                 at,
                 hint,
             ));
         }
         let mut body = match (body, text) {
             (Some(body), None) => body,
-            (_, Some((text, at))) => body_of(&text, !rows.is_empty(), at)?,
+            (_, Some((text, at))) => body_of(&text, gives_rows, at)?,
             (None, None) => return Err(reader.unexpected("RETURN expression or AS 'expression'")),
         };
-        if !rows.is_empty() && !matches!(body, Expr::Subquery(_)) {
+        if gives_rows && !matches!(body, Expr::Subquery(_)) {
             return Err(
                 reader.unexpected("RETURN (SELECT ..) or AS 'SELECT ..' of a function that gives rows")
             );
@@ -135,6 +159,8 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, kind: Kind) -
         returns,
         rows,
         is_setof,
+        is_row,
+        defaults,
         strict: strict.is_some_and(|(strict, _)| strict),
         body,
     })))
@@ -173,53 +199,6 @@ fn takes_cost(reader: &mut Reader<'_>) -> Parse<bool> {
         reader.number()?;
     }
     Ok(found)
-}
-
-/// `name type`, or a type alone.
-fn parameter(reader: &mut Reader<'_>, place: usize) -> Parse<(Ident, DataType)> {
-    let at = reader.here();
-    if let Some(mode) = reader.take_one_of(&["INOUT", "OUT", "VARIADIC"]) {
-        let message = format!("{mode} parameters are not supported");
-        return Err(Failure::unsupported(
-            message,
-            at,
-            "Use RETURNS TABLE (..) for several results.",
-        ));
-    }
-    let _ = reader.take(&["IN"]);
-    // Types of several words, which begin with none that is a name.
-    const BEGINNINGS: [&[&str]; 7] = [
-        &["DOUBLE", "PRECISION"],
-        &["CHARACTER", "VARYING"],
-        &["CHAR", "VARYING"],
-        &["TIMESTAMP", "WITH"],
-        &["TIMESTAMP", "WITHOUT"],
-        &["TIME", "WITH"],
-        &["TIME", "WITHOUT"],
-    ];
-    let is_type = BEGINNINGS.iter().any(|words| reader.at(words));
-    let is_named = !is_type
-        && matches!(reader.peek_nth_token_ref(1).token, Token::Word(_))
-        && !reader_at_default(reader);
-    let name = match is_named {
-        true => reader.ident()?,
-        false => Ident::with_quote('"', format!("${place}")),
-    };
-    let data_type = reader.parse_data_type()?;
-    let at = reader.here();
-    if reader.take_one_of(&["DEFAULT"]).is_some() || reader.take_token(&Token::Eq) {
-        return Err(Failure::unsupported(
-            "defaults of parameters are not supported",
-            at,
-            "",
-        ));
-    }
-    Ok((name, data_type))
-}
-
-/// Whether a type is followed by its default.
-fn reader_at_default(reader: &Reader<'_>) -> bool {
-    matches!(&reader.peek_nth_token_ref(1).token, Token::Word(word) if word.value.eq_ignore_ascii_case("default"))
 }
 
 /// Gives the parameters that a body names by their places (`$1`) their names.

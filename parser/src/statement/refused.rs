@@ -8,7 +8,7 @@ use crate::source::Source;
 use crate::tokens::{is_word, nesting, starts_with, tokenize};
 
 /// How such statements begin.
-const STATEMENTS: [&[&str]; 32] = [
+const STATEMENTS: [&[&str]; 33] = [
     &["DO"],
     &["CREATE", "RULE"],
     &["CREATE", "OR", "REPLACE", "RULE"],
@@ -36,6 +36,7 @@ const STATEMENTS: [&[&str]; 32] = [
     &["CREATE", "OPERATOR"],
     &["IMPORT", "FOREIGN", "SCHEMA"],
     &["SECURITY", "LABEL"],
+    &["COMMENT", "ON", "SECRET"],
     &["CLUSTER"],
     &["REINDEX"],
     &["PREPARE", "TRANSACTION"],
@@ -44,7 +45,7 @@ const STATEMENTS: [&[&str]; 32] = [
 ];
 
 /// Clauses: how their statements begin, and the words of the clause.
-const CLAUSES: [(&[&str], &[&str]); 17] = [
+const CLAUSES: [(&[&str], &[&str]); 32] = [
     (&["CREATE", "TABLE"], &["PARTITION", "OF"]),
     (&["CREATE", "TEMP", "TABLE"], &["PARTITION", "OF"]),
     (&["CREATE", "TABLE"], &["EXCLUDE", "USING"]),
@@ -59,6 +60,21 @@ const CLAUSES: [(&[&str], &[&str]); 17] = [
     (&["ALTER", "TABLE"], &["SET", "LOGGED"]),
     (&["ALTER", "TABLE"], &["SET", "UNLOGGED"]),
     (&["CREATE", "VIEW"], &["CHECK", "OPTION"]),
+    (&["CREATE", "DATABASE"], &["OWNER"]),
+    (&["GRANT"], &["ON", "TYPE"]),
+    (&["GRANT"], &["ON", "DOMAIN"]),
+    (&["GRANT"], &["ON", "LANGUAGE"]),
+    (&["GRANT"], &["ON", "PARAMETER"]),
+    (&["GRANT"], &["ON", "FOREIGN"]),
+    (&["GRANT"], &["ON", "LARGE"]),
+    (&["GRANT"], &["ON", "TABLESPACE"]),
+    (&["REVOKE"], &["ON", "TYPE"]),
+    (&["REVOKE"], &["ON", "DOMAIN"]),
+    (&["REVOKE"], &["ON", "LANGUAGE"]),
+    (&["REVOKE"], &["ON", "PARAMETER"]),
+    (&["REVOKE"], &["ON", "FOREIGN"]),
+    (&["REVOKE"], &["ON", "LARGE"]),
+    (&["REVOKE"], &["ON", "TABLESPACE"]),
     (&["UPDATE"], &["CURRENT", "OF"]),
     (&["DELETE"], &["CURRENT", "OF"]),
     (&["SET", "CONSTRAINTS"], &["CONSTRAINTS"]),

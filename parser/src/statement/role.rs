@@ -5,8 +5,8 @@ use sqlparser::tokenizer::Token;
 use super::drop::behavior;
 use super::{object, set};
 use crate::ast::{
-    AlterRole, CreateRole, CreateToken, DropOwned, DropRole, DropToken, Ident, Options, ReassignOwned,
-    RoleChange, RoleName, RoleOption, Secret, SetValue, SetVariable, Statement,
+    AlterRole, CreateRole, CreateToken, DropOwned, DropRole, DropToken, GrantRole, Ident, Options,
+    ReassignOwned, RoleChange, RoleName, RoleOption, Secret, SetValue, SetVariable, Statement,
 };
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
@@ -38,12 +38,26 @@ pub(super) fn create(reader: &mut Reader<'_>, kind: &str) -> Parse<Statement> {
     })))
 }
 
-/// After `ALTER ROLE` or `USER`.
-pub(super) fn alter(reader: &mut Reader<'_>) -> Parse<Statement> {
+/// After `ALTER ROLE`, `USER` or `GROUP`.
+pub(super) fn alter(reader: &mut Reader<'_>, kind: &str) -> Parse<Statement> {
     let name = match reader.take(&["ALL"]) {
         true => None,
         false => Some(role(reader)?),
     };
+    // What PostgreSQL had before roles could be members of each other.
+    if kind == "GROUP"
+        && let Some(group) = &name
+        && let Some(word) = reader.take_one_of(&["ADD", "DROP"])
+    {
+        reader.need(&["USER"])?;
+        return Ok(Statement::GrantRole(Box::new(GrantRole {
+            roles: vec![group.clone()],
+            members: reader.list(role)?,
+            admin: false,
+            granted_by: None,
+            revoke: word == "DROP",
+        })));
+    }
     let database = match reader.take(&["IN", "DATABASE"]) {
         true => Some(reader.ident()?),
         false => None,

@@ -3,12 +3,12 @@
 use sqlparser::ast::{ObjectName, SequenceOptions, Statement as SqlStatement};
 use sqlparser::tokenizer::Token;
 
-use super::object;
+use super::{CreatePrefix, object};
 use crate::ast::{SequenceClauses, Statement};
 use crate::reader::{Parse, Reader};
 
-/// After `CREATE SEQUENCE`.
-pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Statement> {
+/// After `CREATE [TEMPORARY] SEQUENCE`.
+pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Statement> {
     let if_not_exists = object::if_not_exists(reader);
     let name = reader.name()?;
     let mut data_type = None;
@@ -26,7 +26,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Statement> {
         }
     }
     Ok(Statement::Sql(Box::new(SqlStatement::CreateSequence {
-        temporary: false,
+        temporary: prefix.temporary,
         if_not_exists,
         name,
         data_type,

@@ -10,6 +10,9 @@ use crate::reader::{Parse, Reader};
 
 /// After `SET`; `None` for what is not a setting.
 pub(super) fn parse_set(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
+    if let Some(deferred) = all_constraints(reader) {
+        return Ok(Some(Statement::SetConstraintsAll { deferred }));
+    }
     let local = reader.take(&["LOCAL"]);
     if !local {
         let others: [&[&str]; 3] = [
@@ -51,6 +54,14 @@ pub(super) fn parse_set(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         assignment(reader)?
     };
     Ok(Some(Statement::SetVariable(SetVariable { local, name, value })))
+}
+
+/// `CONSTRAINTS ALL DEFERRED | IMMEDIATE`: whether they are deferred.
+fn all_constraints(reader: &mut Reader<'_>) -> Option<bool> {
+    if reader.take(&["CONSTRAINTS", "ALL", "DEFERRED"]) {
+        return Some(true);
+    }
+    reader.take(&["CONSTRAINTS", "ALL", "IMMEDIATE"]).then_some(false)
 }
 
 /// `name TO | = value [, value]*`.

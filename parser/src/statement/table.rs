@@ -5,7 +5,7 @@ use sqlparser::tokenizer::Token;
 
 use super::columns::TableElements;
 use super::{CreatePrefix, columns, object, with};
-use crate::ast::{CreateTable, OnCommit, OptionEntry, Statement};
+use crate::ast::{ConflictRule, CreateTable, OnCommit, OptionEntry, Statement};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
@@ -21,6 +21,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         (elements, include) = columns::elements(reader, true)?;
     }
     let append_only = reader.take(&["APPEND", "ONLY"]);
+    let on_conflict = on_conflict(reader)?;
     let mut options = with::options(reader)?;
     if !elements.columns.is_empty() && reader.take(&["FROM"]) {
         let source = reader.name()?;
@@ -76,6 +77,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix) -> Parse<Stat
         constraints: elements.constraints,
         watermark: elements.watermark,
         append_only,
+        on_conflict,
         include,
         options,
         format,
@@ -100,6 +102,20 @@ fn names_only(reader: &Reader<'_>) -> bool {
             _ => return false,
         }
     }
+}
+
+/// `ON CONFLICT DO NOTHING | DO UPDATE FULL | DO UPDATE IF NOT NULL`.
+fn on_conflict(reader: &mut Reader<'_>) -> Parse<Option<ConflictRule>> {
+    if !reader.take(&["ON", "CONFLICT"]) {
+        return Ok(None);
+    }
+    for rule in ConflictRule::ALL {
+        let words: Vec<&str> = rule.clause().split(' ').collect();
+        if reader.take(&words) {
+            return Ok(Some(rule));
+        }
+    }
+    Err(reader.unexpected("DO NOTHING, DO UPDATE FULL or DO UPDATE IF NOT NULL"))
 }
 
 /// `ON COMMIT PRESERVE ROWS | DELETE ROWS | DROP`.

@@ -1,9 +1,11 @@
 //! `CREATE TYPE`, `CREATE DOMAIN`, and `ALTER TYPE .. VALUE`.
 
-use sqlparser::ast::Expr;
+use sqlparser::ast::{Expr, ObjectName};
 use sqlparser::tokenizer::Token;
 
-use crate::ast::{AlterOperation, CreateDomain, CreateEnum, DomainChange, EnumChange, Statement};
+use crate::ast::{
+    AlterOperation, CreateComposite, CreateDomain, CreateEnum, DomainChange, EnumChange, Statement,
+};
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
@@ -15,7 +17,7 @@ pub(super) fn create_type(reader: &mut Reader<'_>) -> Parse<Statement> {
     if !reader.take(&["AS"]) {
         return Err(refused(
             "shell and base types are",
-            "Use CREATE TYPE .. AS ENUM, or CREATE DOMAIN.",
+            "Use CREATE TYPE .. AS ENUM, CREATE TYPE .. AS (..), or CREATE DOMAIN.",
         ));
     }
     if reader.take(&["RANGE"]) {
@@ -25,10 +27,7 @@ pub(super) fn create_type(reader: &mut Reader<'_>) -> Parse<Statement> {
         ));
     }
     if !reader.take(&["ENUM"]) {
-        return Err(refused(
-            "composite types are",
-            "Use columns of their own, or jsonb.",
-        ));
+        return composite(reader, name);
     }
     reader.need_token(&Token::LParen)?;
     let labels = match reader.take_token(&Token::RParen) {
@@ -40,6 +39,30 @@ pub(super) fn create_type(reader: &mut Reader<'_>) -> Parse<Statement> {
         }
     };
     Ok(Statement::CreateEnum(Box::new(CreateEnum { name, labels })))
+}
+
+/// After `CREATE TYPE name AS`.
+fn composite(reader: &mut Reader<'_>, name: ObjectName) -> Parse<Statement> {
+    reader.need_token(&Token::LParen)?;
+    let mut attributes = vec![];
+    if !reader.take_token(&Token::RParen) {
+        attributes = reader.list(|reader| {
+            let name = reader.ident()?;
+            let data_type = reader.parse_data_type()?;
+            let at = reader.here();
+            if reader.take(&["COLLATE"]) && !matches!(reader.ident()?.value.as_str(), "C" | "default") {
+                return Err(Failure::unsupported(
+                    "COLLATE of an attribute is not supported",
+                    at,
+                    "",
+                ));
+            }
+            Ok((name, data_type))
+        })?;
+        reader.need_token(&Token::RParen)?;
+    }
+    let new = CreateComposite { name, attributes };
+    Ok(Statement::CreateComposite(Box::new(new)))
 }
 
 /// After `CREATE DOMAIN`.

@@ -42,6 +42,14 @@ pub trait CatalogReader {
         Ok(())
     }
 
+    /// Gives quoted literals among expressions of which one is the value the type of the others.
+    ///
+    /// # Errors
+    /// One is no input of that type.
+    fn read_literals(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        Ok(plan)
+    }
+
     /// The same for an expression.
     ///
     /// # Errors
@@ -66,6 +74,10 @@ pub trait CatalogReader {
 pub struct SqlFunction {
     /// Folded.
     pub parameters: Vec<String>,
+    /// Of the last parameters, what they are if a call does not give them.
+    pub defaults: Vec<ast::Expr>,
+    /// What the column of its value is called in FROM, if not as the function.
+    pub column: Option<String>,
     /// Whether it gives rows, those of the subquery that the body is.
     pub gives_rows: bool,
     /// Whether the body may read relations, whose columns it would take the arguments for.

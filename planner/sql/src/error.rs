@@ -19,6 +19,7 @@ pub enum Fault {
     UndefinedColumn,
     UndefinedTable,
     UndefinedFunction,
+    WrongObjectType,
     AmbiguousColumn,
     DuplicateAlias,
     InvalidColumnReference,

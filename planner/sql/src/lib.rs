@@ -26,12 +26,15 @@ pub mod catalog;
 pub mod complexity;
 pub mod copies;
 pub mod error;
+pub mod float_sum;
+pub mod in_turn;
+pub mod numeric;
 pub mod passes;
 pub mod postgres;
 pub mod relations;
 pub mod sql_function;
 pub mod streaming;
-mod template;
+pub mod template;
 pub mod workarounds;
 
 pub use binding::Binding;

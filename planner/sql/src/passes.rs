@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::binding::Binding;
-use crate::postgres::{names, outer_aggregate, read_once, set_returning, subquery_order};
+use crate::postgres::{names, outer_aggregate, read_once, records, set_returning, subquery_order};
 use crate::streaming::{may_fail, time_join, windows};
 use crate::workarounds::{
     aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, recursive_numbers,
@@ -29,6 +29,8 @@ pub struct Pass {
 /// What a pass works on. Each may ask what names mean, and may refuse.
 enum Step {
     Text(fn(&mut Statement, &dyn Binding) -> Result<()>),
+    /// The passes from here on are made again as often as binding tells what an item stands for.
+    Again,
     /// From the text to the plan.
     Bind,
     Plan(fn(LogicalPlan, &dyn Binding) -> Result<LogicalPlan>),
@@ -47,6 +49,12 @@ pub const PASSES: &[Pass] = &[
         what: "puts the body of a function in the place of its call",
         why_here: "a body may hold anything that the passes behind rewrite",
         step: Step::Text(|statement, binding| sql_function::expand(statement, binding.catalog())),
+    },
+    Pass {
+        name: "all attributes of values",
+        what: "plans the rest again for each (value).* whose type tells what it stands for",
+        why_here: "behind functions of SQL, whose bodies may have such; before any pass puts a query in several places",
+        step: Step::Again,
     },
     Pass {
         name: "queries that are run once",
@@ -115,6 +123,15 @@ pub const PASSES: &[Pass] = &[
         step: Step::Text(names::resolve),
     },
     Pass {
+        name: "rows",
+        what: "makes calls of ROW(..), and of the attributes of values",
+        why_here: "behind names, which make rows of relations, and know their attributes",
+        step: Step::Text(|statement, _| {
+            records::as_calls(statement);
+            Ok(())
+        }),
+    },
+    Pass {
         name: "arrays",
         what: "makes a call of ARRAY[..]",
         why_here: "behind names, which know where the elements come from",
@@ -170,10 +187,22 @@ pub const PASSES: &[Pass] = &[
         step: Step::Plan(|plan, _| values_subquery::as_selects(plan)),
     },
     Pass {
+        name: "rows as values",
+        what: "asks of a row whether all of its attributes are NULL, and compares rows whose attributes have other names",
+        why_here: "a row is known by its type; before types that meet, which would take two rows for two types, and before subqueries become joins, which put IS NULL of their own in",
+        step: Step::Plan(|plan, _| records::by_their_attributes(plan)),
+    },
+    Pass {
         name: "types that meet",
         what: "refuses types that PostgreSQL does not bring together",
         why_here: "before anything casts one side to the other",
         step: Step::Plan(|plan, binding| binding.catalog().check_types(&plan).map(|()| plan)),
+    },
+    Pass {
+        name: "literals among values",
+        what: "reads the quoted literals in CASE, coalesce and the like as PostgreSQL does",
+        why_here: "texts beside other types are refused before; what is left is cast by the next pass",
+        step: Step::Plan(|plan, binding| binding.catalog().read_literals(plan)),
     },
     Pass {
         name: "type of a CASE",
@@ -215,11 +244,18 @@ pub const PASSES: &[Pass] = &[
 /// # Errors
 /// Unknown names, type errors and unsupported SQL, in PostgreSQL's words where a pass finds them, else in DataFusion's.
 pub fn plan(statement: &Statement, binding: &dyn Binding) -> Result<LogicalPlan> {
-    let mut statement = statement.clone();
+    run(statement.clone(), PASSES, binding)
+}
+
+fn run(mut statement: Statement, passes: &[Pass], binding: &dyn Binding) -> Result<LogicalPlan> {
     let mut plan = None;
-    for pass in PASSES {
+    for (at, pass) in passes.iter().enumerate() {
         match &pass.step {
             Step::Text(rewrite) => rewrite(&mut statement, binding)?,
+            Step::Again => {
+                let rest = &passes[at + 1..];
+                return records::spelled_out(statement, |statement| run(statement, rest, binding));
+            }
             Step::Bind => plan = Some(binding.bind(&statement)?),
             Step::Plan(rewrite) => plan = plan.map(|plan| rewrite(plan, binding)).transpose()?,
         }
@@ -353,7 +389,7 @@ mod tests {
     #[test]
     fn the_statement_is_bound_once() {
         let steps = PASSES.iter().map(|pass| match pass.step {
-            Step::Text(_) => 0,
+            Step::Text(_) | Step::Again => 0,
             Step::Bind => 1,
             Step::Plan(_) => 2,
         });

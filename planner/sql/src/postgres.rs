@@ -3,6 +3,7 @@
 pub(crate) mod names;
 pub(crate) mod outer_aggregate;
 pub(crate) mod read_once;
+pub mod records;
 pub(crate) mod set_returning;
 pub(crate) mod subquery_order;
 pub(crate) mod unnest;

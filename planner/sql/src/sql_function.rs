@@ -120,7 +120,10 @@ impl Expander<'_> {
                 let mut query = template::parse("SELECT 1")
                     .map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
                 if let SetExpr::Select(select) = query.body.as_mut() {
-                    let alias = alias.map_or(own_name.clone(), |alias| alias.name.clone());
+                    let alias = match &function.column {
+                        Some(column) => Ident::with_quote('"', column),
+                        None => alias.map_or(own_name.clone(), |alias| alias.name.clone()),
+                    };
                     select.projection = vec![SelectItem::ExprWithAlias { expr: value, alias }];
                 }
                 Box::new(query)
@@ -194,15 +197,15 @@ impl Expander<'_> {
             );
             wrong(Fault::UndefinedFunction, message)
         })?;
-        if arguments.len() != function.parameters.len() {
+        let Some(arguments) = placed(arguments, function) else {
             let message = format!(
                 "function {} takes {} arguments, not {}",
                 call.name,
                 function.parameters.len(),
-                arguments.len()
+                count(call)
             );
             return Err(wrong(Fault::UndefinedFunction, message));
-        }
+        };
         // What reads relations would take the columns of an argument for theirs.
         if function.reads_relations && has_query(&function.body) && arguments.iter().any(names_columns) {
             return Err(DataFusionError::NotImplemented(format!(
@@ -233,13 +236,48 @@ impl Expander<'_> {
     }
 }
 
-/// The arguments of a call that is nothing but a call.
-fn arguments(call: &Function) -> Option<Vec<Expr>> {
+/// How many arguments a call has.
+fn count(call: &Function) -> usize {
+    match &call.args {
+        FunctionArguments::List(list) => list.args.len(),
+        _ => 0,
+    }
+}
+
+/// The arguments in the order of the parameters, with the defaults of those that are not given; `None`: they do not fit.
+fn placed(given: Vec<(Option<String>, Expr)>, function: &SqlFunction) -> Option<Vec<Expr>> {
+    let count = function.parameters.len();
+    let mut places: Vec<Option<Expr>> = vec![None; count];
+    for (at, (name, value)) in given.into_iter().enumerate() {
+        let place = match name {
+            Some(name) => function
+                .parameters
+                .iter()
+                .position(|parameter| *parameter == name)?,
+            None => at,
+        };
+        let free = places.get_mut(place).filter(|place| place.is_none())?;
+        *free = Some(value);
+    }
+    let required = count - function.defaults.len();
+    let or_default = |(at, value): (usize, Option<Expr>)| {
+        value.or_else(|| function.defaults.get(at.checked_sub(required)?).cloned())
+    };
+    places.into_iter().enumerate().map(or_default).collect()
+}
+
+/// The arguments of a call that is nothing but a call, with their names.
+fn arguments(call: &Function) -> Option<Vec<(Option<String>, Expr)>> {
     match &call.args {
         FunctionArguments::None => Some(vec![]),
         FunctionArguments::List(list) if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
             let plain = |argument: &FunctionArg| match argument {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some((None, expr.clone())),
+                FunctionArg::Named {
+                    name,
+                    arg: FunctionArgExpr::Expr(expr),
+                    ..
+                } => Some((Some(folded(name)), expr.clone())),
                 _ => None,
             };
             list.args.iter().map(plain).collect()

@@ -7,6 +7,12 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
+/// What the query of a function is called where its rows are put in: as many columns are named as the function says.
+pub const ROWS_OF_FUNCTION: &str = "rows of a function";
+
+/// What the query of ARRAY(..) is called: it has one column.
+pub const ROWS_OF_ARRAY: &str = "__array";
+
 /// The query that a text of our own says.
 pub(crate) fn parse(sql: &str) -> Result<Query, ParserError> {
     Parser::new(&PostgreSqlDialect {})

@@ -94,7 +94,7 @@ fn value_of(expression: &Expr) -> Option<Expr> {
         return None;
     };
     match call.func.name() {
-        "now" | "current_timestamp" => Some(clock()),
+        "now" | "current_timestamp" | "clock_timestamp" => Some(clock()),
         "current_date" | "today" => Some(cast(clock(), DataType::Date32)),
         _ => None,
     }

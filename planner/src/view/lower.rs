@@ -26,6 +26,7 @@ use crate::stage::source::Source;
 use crate::stage::values::Values;
 use crate::stage::{Output, StageGraph};
 use crate::watermark::{self, ColumnWatermark};
+use millrace_sql::in_turn::in_turn;
 use millrace_sql::streaming::time_join::TimeJoin;
 
 /// Lowers an optimised plan and closes its last stage.
@@ -206,7 +207,7 @@ impl Lowering {
         let expressions = projection
             .expr
             .iter()
-            .map(|e| self.expression(e, projection.input.schema()))
+            .map(|e| self.in_turn(e, projection.input.schema()))
             .collect::<Result<Vec<_>>>()?;
         Ok(input.project(expressions, arrow_schema(&projection.schema)))
     }
@@ -222,6 +223,13 @@ impl Lowering {
             &self.properties,
             &self.context,
         )?)
+    }
+
+    /// The same, where it is computed for each row: what AND and OR have decided is not computed any more. Of what joins compare the
+    /// planner reads more than its value.
+    pub fn in_turn(&self, expression: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+        let expression = self.expression(expression, schema)?;
+        Ok(in_turn(expression, schema.as_arrow())?.data)
     }
 
     /// Exchanges a fragment; the result is one part.

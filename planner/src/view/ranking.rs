@@ -73,7 +73,7 @@ impl Lowering {
             window.input.schema()
         };
         if let Some(predicate) = conjunction(bounds.rest) {
-            let predicate = self.expression(&predicate, schema)?;
+            let predicate = self.in_turn(&predicate, schema)?;
             fragment = fragment.filter(&predicate);
         }
         let outputs = outputs

@@ -41,7 +41,7 @@ impl Lowering {
             conjuncts(predicate).into_iter().partition(reads_clock);
         let mut fragment = fragment;
         if let Some(predicate) = conjunction(timeless) {
-            fragment = fragment.filter(&self.expression(&predicate, schema)?);
+            fragment = fragment.filter(&self.in_turn(&predicate, schema)?);
         }
         if temporal.is_empty() {
             return Ok(fragment);

@@ -9,7 +9,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::WindowFunction;
-use datafusion::logical_expr::{Expr, Window, WindowFrameBound};
+use datafusion::logical_expr::{Expr, Window, WindowFrameBound, lit};
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_planner::create_window_expr;
 
@@ -60,6 +60,10 @@ impl Lowering {
                     computed.push(e.clone());
                 }
             }
+        }
+        // Rows without columns cannot be told apart when they are kept: there is one at least.
+        if width == 0 && computed.is_empty() {
+            computed.push(lit(0));
         }
         let (fragment, positions) = self.with_columns(fragment, logical, computed.iter())?;
         let rows_schema = Arc::clone(&fragment.schema);

@@ -44,6 +44,7 @@ pub use event_time::{
     EventTime, EventTimeSpec, Judged, LateRow, LateRows, Noted, OfNote, SetBack, WatermarkStatus,
 };
 pub use feed::{FeedLimits, FeedSize};
+pub use millrace_operator::words::log_errors_as;
 pub use millrace_operator::{FailedRow, Failures};
 pub use query::{
     BatchPlanner, ClientWait, FILE_PIECE_BYTES_MIN, GenericJoinExec, Partitions, ProfileHandle,

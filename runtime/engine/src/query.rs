@@ -10,6 +10,7 @@
 
 mod boundary;
 mod carry;
+mod compact;
 mod constants;
 mod cut;
 mod exchange;
@@ -21,6 +22,7 @@ mod profile;
 mod run;
 mod steps;
 mod unnest;
+mod wanted;
 mod wrap;
 
 use std::collections::BTreeMap;

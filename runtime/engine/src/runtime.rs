@@ -488,6 +488,7 @@ impl Runtime {
     /// How the slots are shared from now on.
     pub fn set_policy(&self, policy: SchedulerPolicy, patience: Patience) {
         self.engine.workers.set_policy(policy, patience);
+        self.engine.post(Event::Policy(policy));
     }
 
     /// How the slots are shared.

@@ -129,9 +129,14 @@ impl Worker {
     pub fn beat(&self) {
         if self.is_alive() {
             let parts = self.local.lock().parts();
-            let load = self.load.lock().measure(self, &parts);
+            let (load, bytes) = {
+                let mut meter = self.load.lock();
+                let load = meter.measure(self, &parts);
+                (load, meter.moved_bytes().to_vec())
+            };
             let worker = self.id;
             self.transport.report(ToDriver::Heartbeat { worker, load });
+            self.transport.report(ToDriver::State { worker, bytes });
         }
     }
 

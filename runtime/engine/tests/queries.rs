@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -13,6 +14,9 @@ use datafusion::catalog::MemTable;
 use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::future::BoxFuture;
@@ -20,7 +24,6 @@ use futures::{StreamExt, TryStreamExt};
 use millrace_clarity::profile::{Kind, Resource};
 use millrace_engine::{QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec};
 use millrace_planner::RelationId;
-
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::cpu::policy::SchedulerPolicy;
 use millrace_schedule::cpu::shares::Tenant;
@@ -326,6 +329,119 @@ async fn a_query_that_is_given_up_leaves_no_task() {
     drop(stream);
     assert!(fixture.runtime.query_tasks().is_empty());
     assert!(fixture.runtime.paused_tasks().is_empty());
+    fixture.runtime.shutdown().await;
+}
+
+/// A function that notes that it was called, and is there as long as a task is that may call it.
+#[derive(Debug, Clone)]
+struct Tick {
+    called: Arc<AtomicUsize>,
+    signature: Signature,
+}
+
+impl PartialEq for Tick {
+    fn eq(&self, other: &Tick) -> bool {
+        Arc::ptr_eq(&self.called, &other.called)
+    }
+}
+
+impl Eq for Tick {}
+
+impl std::hash::Hash for Tick {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.called).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Tick {
+    fn name(&self) -> &str {
+        "tick"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> datafusion::error::Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> datafusion::error::Result<ColumnarValue> {
+        self.called.fetch_add(1, Ordering::Relaxed);
+        Ok(args.args.swap_remove(0))
+    }
+}
+
+/// Also where nothing else waits for the slots, and where one batch of the input goes on and on.
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_without_an_end_that_are_given_up_end() {
+    let fixture = Fixture::new(7, 1).await;
+    let (cut, _) = fixture.contexts(None).await;
+    for from in [
+        "c x, c y, c z",
+        "c x JOIN c y ON x.k = y.k JOIN c z ON y.k = z.k",
+        "(SELECT 1 AS id) z, c x JOIN c y ON x.id + y.id > 5",
+        "(SELECT 1 AS id) y, (SELECT 1 AS id) z, (SELECT value AS id FROM generate_series(1, 100000000000)) x",
+    ] {
+        let called = Arc::new(AtomicUsize::new(0));
+        let left = Arc::downgrade(&called);
+        cut.register_udf(ScalarUDF::from(Tick {
+            called,
+            signature: Signature::exact(vec![DataType::Int64], Volatility::Volatile),
+        }));
+        let sql = format!("SELECT sum(tick(x.id + y.id + z.id)) FROM {from}");
+        let plan = cut.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
+        cut.deregister_udf("tick");
+        let stream = fixture.execute(&cut, plan, QueryClass::Interactive);
+        let is_called = || {
+            left.upgrade()
+                .is_some_and(|called| called.load(Ordering::Relaxed) > 0)
+        };
+        while !is_called() {
+            tokio::task::yield_now().await;
+        }
+        drop(stream);
+        let given_up = Instant::now();
+        while left.upgrade().is_some() {
+            assert!(given_up.elapsed() < Duration::from_secs(60), "{from}: it goes on");
+            tokio::task::yield_now().await;
+        }
+    }
+    fixture.runtime.shutdown().await;
+}
+
+/// What a join compares in vain brings it to no suspension point: it looks by itself, at each batch that it compares.
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_that_find_nothing_end_when_they_are_given_up() {
+    let fixture = Fixture::new(7, 1).await;
+    let (cut, _) = fixture.contexts(None).await;
+    for join in [
+        "c x JOIN c y ON tick(x.id + y.id) = -1",
+        "c x LEFT JOIN c y ON tick(x.id + y.id) = -1",
+        "c x JOIN c y ON x.id % 2 = y.id % 2 AND tick(x.id + y.id) = -1",
+    ] {
+        let called = Arc::new(AtomicUsize::new(0));
+        let left = Arc::downgrade(&called);
+        cut.register_udf(ScalarUDF::from(Tick {
+            called: Arc::clone(&called),
+            signature: Signature::exact(vec![DataType::Int64], Volatility::Volatile),
+        }));
+        let sql = format!("SELECT count(*) FROM {join}");
+        let plan = cut.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
+        cut.deregister_udf("tick");
+        let stream = fixture.execute(&cut, plan, QueryClass::Interactive);
+        while called.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(stream);
+        let before = called.load(Ordering::Relaxed);
+        // One reference is the test's own.
+        while left.strong_count() > 1 {
+            tokio::task::yield_now().await;
+        }
+        let after = called.load(Ordering::Relaxed) - before;
+        assert!(after <= 8, "{join}: compared {after} batches more");
+    }
     fixture.runtime.shutdown().await;
 }
 

@@ -1,13 +1,14 @@
-//! What both sides say before anything else: who they are, and that they know the cluster's token.
+//! What both sides say once they can speak: who they are, and that they know the cluster's token.
 //!
 //! ```text
 //!  connects                                 listens
-//!    MAGIC, nonce a ------------------------->
-//!    <-------------- nonce b, HMAC(token, "listens" a b)
-//!    HMAC(token, "connects" a b), hello ----->
+//!    nonce a -------------------------------->
+//!    <-------------- nonce b, HMAC(token, "listens" a b s)
+//!    HMAC(token, "connects" a b s), hello --->
 //!    <-------------- taken, or why not
 //! ```
-//! The token itself is never sent. Who listens on the way learns what is said afterwards: the links are not encrypted.
+//! The token itself is never sent. `s` is what only the two ends of an encrypted connection have ([`crate::tls`]), and nothing
+//! where it is not encrypted.
 
 use bytes::Bytes;
 use ring::hmac;
@@ -16,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::MeshError;
+use crate::stream::Stream;
 
-const MAGIC: &[u8; 16] = b"millrace mesh 1\n";
 const NONCE_BYTES: usize = 32;
 const PROOF_BYTES: usize = 32;
 /// A hello, or why a process is not taken, at most.
@@ -25,7 +26,7 @@ const HELLO_BYTES_MAX: u32 = 64 << 10;
 
 /// The cluster's token: whoever has it may take part.
 #[derive(Clone)]
-pub struct Token(hmac::Key);
+pub(crate) struct Token(hmac::Key);
 
 impl Token {
     pub fn new(token: &str) -> Token {
@@ -66,13 +67,13 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], MeshError> {
     Ok(bytes)
 }
 
-async fn write_text<S: AsyncWrite + Unpin>(stream: &mut S, text: &[u8]) -> Result<(), MeshError> {
+async fn write_text(stream: &mut (impl AsyncWrite + Unpin), text: &[u8]) -> Result<(), MeshError> {
     stream.write_u32_le(text.len() as u32).await?;
     stream.write_all(text).await?;
     Ok(stream.flush().await?)
 }
 
-async fn read_text<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, MeshError> {
+async fn read_text(stream: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, MeshError> {
     let length = stream.read_u32_le().await?;
     if length > HELLO_BYTES_MAX {
         return Err(MeshError::Protocol);
@@ -83,24 +84,24 @@ async fn read_text<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, Mesh
 }
 
 /// The side that connects. What it sends after this is read once it is taken.
-pub(crate) async fn connects<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: &mut S,
-    token: &Token,
-    hello: &Hello,
-) -> Result<(), MeshError> {
+pub(crate) async fn connects(stream: &mut Stream, token: &Token, hello: &Hello) -> Result<(), MeshError> {
+    let Stream {
+        reader,
+        writer,
+        binding,
+    } = stream;
     let own: [u8; NONCE_BYTES] = random()?;
-    stream.write_all(MAGIC).await?;
-    stream.write_all(&own).await?;
-    stream.flush().await?;
+    writer.write_all(&own).await?;
+    writer.flush().await?;
     let mut answer = [0; NONCE_BYTES + PROOF_BYTES];
-    stream.read_exact(&mut answer).await?;
+    reader.read_exact(&mut answer).await?;
     let (others, proof) = answer.split_at(NONCE_BYTES);
-    let nonces = [&own, others].concat();
+    let nonces = [&own[..], others, binding].concat();
     token.check(b"listens", &nonces, proof)?;
-    stream.write_all(&token.proof(b"connects", &nonces)).await?;
+    writer.write_all(&token.proof(b"connects", &nonces)).await?;
     let hello = rmp_serde::to_vec(hello).map_err(|_| MeshError::Protocol)?;
-    write_text(stream, &hello).await?;
-    let refusal = read_text(stream).await?;
+    write_text(writer, &hello).await?;
+    let refusal = read_text(reader).await?;
     match refusal.is_empty() {
         true => Ok(()),
         false => Err(MeshError::Refused(String::from_utf8_lossy(&refusal).into_owned())),
@@ -108,35 +109,29 @@ pub(crate) async fn connects<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// The side that listens, up to what the other says of itself.
-pub(crate) async fn listens<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: &mut S,
-    token: &Token,
-) -> Result<Hello, MeshError> {
-    let mut magic = [0; MAGIC.len()];
-    stream.read_exact(&mut magic).await?;
-    if &magic != MAGIC {
-        return Err(MeshError::Protocol);
-    }
+pub(crate) async fn listens(stream: &mut Stream, token: &Token) -> Result<Hello, MeshError> {
+    let Stream {
+        reader,
+        writer,
+        binding,
+    } = stream;
     let mut others = [0; NONCE_BYTES];
-    stream.read_exact(&mut others).await?;
+    reader.read_exact(&mut others).await?;
     let own: [u8; NONCE_BYTES] = random()?;
-    let nonces = [others, own].concat();
-    stream.write_all(&own).await?;
-    stream.write_all(&token.proof(b"listens", &nonces)).await?;
-    stream.flush().await?;
+    let nonces = [&others[..], &own, binding].concat();
+    writer.write_all(&own).await?;
+    writer.write_all(&token.proof(b"listens", &nonces)).await?;
+    writer.flush().await?;
     let mut proof = [0; PROOF_BYTES];
-    stream.read_exact(&mut proof).await?;
+    reader.read_exact(&mut proof).await?;
     token.check(b"connects", &nonces, &proof)?;
-    let hello = read_text(stream).await?;
+    let hello = read_text(reader).await?;
     rmp_serde::from_slice(&hello).map_err(|_| MeshError::Protocol)
 }
 
 /// Takes the other side, or says why not.
-pub(crate) async fn answer<S: AsyncWrite + Unpin>(
-    stream: &mut S,
-    refusal: Option<&str>,
-) -> Result<(), MeshError> {
-    write_text(stream, refusal.unwrap_or_default().as_bytes()).await
+pub(crate) async fn answer(stream: &mut Stream, refusal: Option<&str>) -> Result<(), MeshError> {
+    write_text(&mut stream.writer, refusal.unwrap_or_default().as_bytes()).await
 }
 
 /// What a process says of itself, as bytes.

@@ -9,15 +9,18 @@
 //! one of the two breaks, when either side says so, or when it is dropped. Nothing is sent again here: who has to know that a
 //! message arrived asks for an answer, and a link that is closed stays closed.
 //!
-//! Both sides prove that they know the cluster's token before anything else is said ([`handshake`]). What it does not do:
-//! encrypt, find out that the other side hangs (heartbeats are the callers'), or bound what is asked for.
+//! Both sides prove that they know the cluster's token before anything else is said (`handshake`), over TLS unless both do
+//! without ([`Access`]). What it does not do: find out that the other side hangs (heartbeats are the callers'), or bound what is
+//! asked for.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod frame;
-pub mod handshake;
+mod handshake;
 mod link;
 mod listener;
+mod stream;
+mod tls;
 
 use std::io;
 
@@ -26,6 +29,7 @@ use futures::future::BoxFuture;
 
 pub use link::Link;
 pub use listener::{Incoming, Listener, connect};
+pub use tls::{Access, Certificate};
 
 /// What is asked for, or answered: a few bytes that say what it is, and what comes with them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,8 +68,16 @@ pub enum MeshError {
     /// The other side does not take this process.
     #[error("{0}")]
     Refused(String),
-    #[error("the other side has another cluster_token, or is no millrace process")]
+    #[error("the other side has another cluster_token, or somebody is between the two")]
     Token,
+    #[error(
+        "links between machines are encrypted here and not there: set cluster_tls to the same on all of them"
+    )]
+    OnlyHere,
+    #[error(
+        "links between machines are encrypted there and not here: set cluster_tls to the same on all of them"
+    )]
+    OnlyThere,
     #[error("the other side is not a millrace process of this version")]
     Protocol,
     #[error(transparent)]

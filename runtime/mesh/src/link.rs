@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::frame::{Frame, Kind, read, write};
+use crate::stream::Stream;
 use crate::{Body, MeshError, Serve};
 
 /// Bytes that small frames are put together in.
@@ -66,7 +66,7 @@ impl Drop for Waiting<'_> {
 
 impl Link {
     /// A link over these two connections. What the other side says goes to `serve`.
-    pub(crate) fn open(messages: TcpStream, requests: TcpStream, serve: Arc<dyn Serve>) -> Link {
+    pub(crate) fn open(messages: Stream, requests: Stream, serve: Arc<dyn Serve>) -> Link {
         let (message_sender, message_queue) = mpsc::unbounded_channel();
         let (request_sender, request_queue) = mpsc::unbounded_channel();
         let inner = Arc::new(Inner {
@@ -79,7 +79,7 @@ impl Link {
             is_closed: watch::Sender::new(false),
         });
         for (stream, queue) in [(messages, message_queue), (requests, request_queue)] {
-            let (reader, writer) = stream.into_split();
+            let Stream { reader, writer, .. } = stream;
             tokio::spawn(until_closed(Arc::clone(&inner), writes(writer, queue)));
             let reading = reads(reader, Arc::clone(&inner), Arc::clone(&serve));
             tokio::spawn(until_closed(Arc::clone(&inner), reading));

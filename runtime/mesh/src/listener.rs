@@ -10,8 +10,9 @@ use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::handshake::{self, Hello, Lane, Token};
-use crate::{Link, MeshError, Serve};
+use crate::handshake::{self, Hello, Lane};
+use crate::stream::Stream;
+use crate::{Access, Link, MeshError, Serve};
 
 /// How long either side waits for the other to say who it is.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,14 +25,14 @@ pub struct Listener {
     incoming: mpsc::Receiver<Incoming>,
 }
 
-/// A process that knows the token and wants a link.
+/// A process that knows the token, and wants a link.
 pub struct Incoming {
     /// What it says of itself.
     pub about: Bytes,
     /// Where it comes from.
     pub address: SocketAddr,
-    messages: TcpStream,
-    requests: TcpStream,
+    messages: Stream,
+    requests: Stream,
 }
 
 impl Incoming {
@@ -58,12 +59,12 @@ impl Listener {
     ///
     /// # Errors
     /// The address cannot be listened at.
-    pub async fn bind(address: impl ToSocketAddrs, token: Token) -> Result<Listener, MeshError> {
+    pub async fn bind(address: impl ToSocketAddrs, access: Access) -> Result<Listener, MeshError> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let (sender, incoming) = mpsc::channel(HALF_OPEN_MAX);
         let (half_sender, half_open) = mpsc::channel(HALF_OPEN_MAX);
-        tokio::spawn(accept(listener, token, half_sender));
+        tokio::spawn(accept(listener, access, half_sender));
         tokio::spawn(pair(half_open, sender));
         Ok(Listener { address, incoming })
     }
@@ -79,16 +80,16 @@ impl Listener {
     }
 }
 
-type HalfOpen = (Hello, SocketAddr, TcpStream);
+type HalfOpen = (Hello, SocketAddr, Stream);
 
 /// Takes connections until nobody wants them.
-async fn accept(listener: TcpListener, token: Token, sender: mpsc::Sender<HalfOpen>) {
+async fn accept(listener: TcpListener, access: Access, sender: mpsc::Sender<HalfOpen>) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = sender.closed() => return,
         };
-        let (mut stream, address) = match accepted {
+        let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a process of the cluster cannot connect");
@@ -96,11 +97,16 @@ async fn accept(listener: TcpListener, token: Token, sender: mpsc::Sender<HalfOp
                 continue;
             }
         };
-        let (token, sender) = (token.clone(), sender.clone());
+        let (access, sender) = (access.clone(), sender.clone());
         tokio::spawn(async move {
             let _ = stream.set_nodelay(true);
-            match timeout(HANDSHAKE_TIMEOUT, handshake::listens(&mut stream, &token)).await {
-                Ok(Ok(hello)) => {
+            let listening = async {
+                let mut stream = access.listens(stream).await?;
+                let hello = handshake::listens(&mut stream, &access.token).await?;
+                Ok::<_, MeshError>((hello, stream))
+            };
+            match timeout(HANDSHAKE_TIMEOUT, listening).await {
+                Ok(Ok((hello, stream))) => {
                     let _ = sender.send((hello, address, stream)).await;
                 }
                 Ok(Err(error)) => tracing::warn!(%address, %error, "a process is not taken into the cluster"),
@@ -115,7 +121,15 @@ async fn accept(listener: TcpListener, token: Token, sender: mpsc::Sender<HalfOp
 /// Joins the two connections of each link.
 async fn pair(mut half_open: mpsc::Receiver<HalfOpen>, sender: mpsc::Sender<Incoming>) {
     let mut waiting: HashMap<[u8; 16], HalfOpen> = HashMap::new();
-    while let Some((hello, address, stream)) = half_open.recv().await {
+    loop {
+        let connected = tokio::select! {
+            connected = half_open.recv() => connected,
+            // Nobody listens any more: the address is free for others.
+            () = sender.closed() => return,
+        };
+        let Some((hello, address, stream)) = connected else {
+            return;
+        };
         let Some((first, _, other)) = waiting.remove(&hello.link) else {
             if waiting.len() >= HALF_OPEN_MAX {
                 waiting.clear();
@@ -148,21 +162,22 @@ async fn pair(mut half_open: mpsc::Receiver<HalfOpen>, sender: mpsc::Sender<Inco
 /// Nobody listens there, it does not know the token, or it does not take this process.
 pub async fn connect(
     address: &str,
-    token: &Token,
+    access: &Access,
     about: &[u8],
     serve: Arc<dyn Serve>,
 ) -> Result<Link, MeshError> {
     let link = handshake::random()?;
     let open = async |lane| {
         let connecting = async {
-            let mut stream = TcpStream::connect(address).await?;
+            let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
+            let mut stream = access.connects(stream).await?;
             let hello = Hello {
                 link,
                 lane,
                 about: about.to_vec(),
             };
-            handshake::connects(&mut stream, token, &hello).await?;
+            handshake::connects(&mut stream, &access.token, &hello).await?;
             Ok::<_, MeshError>(stream)
         };
         let timed_out = |_| std::io::Error::new(std::io::ErrorKind::TimedOut, "it does not answer");

@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 
 use crate::error::{OperatorError, Result, is_for_memory};
 use crate::failed_rows::{FailedRow, FailedRows, Failures};
+use crate::words::logged;
 
 /// What one expression makes for the rows of a batch at most, in bytes.
 const MADE_BYTES_MAX: usize = 1 << 30;
@@ -136,7 +137,11 @@ impl ErrorCounter {
     fn count(&self, rows: u64, message: String) {
         if self.rows.fetch_add(rows, Ordering::Relaxed) == 0 && !self.is_of_a_step {
             let on_error = self.on_error.name();
-            tracing::warn!(%message, on_error, "an expression of a view failed on a row");
+            tracing::warn!(
+                error = logged(&message),
+                on_error,
+                "an expression of a view failed on a row"
+            );
         }
         *self.last.lock() = Some(message);
     }

@@ -61,6 +61,7 @@ mod top_n;
 pub mod unnest;
 mod values;
 pub mod windows;
+pub mod words;
 mod working_table;
 mod written;
 

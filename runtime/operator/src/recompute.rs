@@ -14,6 +14,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_planner::stage::recompute::Recompute;
 use millrace_planner::watermark::Watermarks;
+use millrace_resource::cpu::is_unwanted;
 use millrace_resource::gate::Gate;
 use millrace_schedule::cpu::CHUNK_ROWS;
 use millrace_state::row_table::{Matches, RowTable};
@@ -262,6 +263,8 @@ fn evaluate(
 ) -> Result<ArrayRef> {
     match function.evaluate(partition) {
         Ok(values) => conform(values, data_type),
+        // It gave up, and has not failed.
+        Err(error) if is_unwanted() => Err(error.into()),
         Err(error) => {
             if let Some(errors) = errors {
                 errors.note(error);

@@ -5,13 +5,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, WindowFrame, WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::window::{
-    PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, WindowExpr,
+    PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, StandardWindowFunctionExpr,
+    WindowExpr,
 };
+use datafusion::physical_plan::windows::WindowUDFExpr;
 use datafusion::scalar::ScalarValue;
 use millrace_state::width::{differs_in_size, largest};
 use millrace_storage::column_bytes;
@@ -19,12 +22,10 @@ use millrace_storage::column_bytes;
 /// Copies of what a function makes that are there at a time: value by value, and as a column.
 const COPIES: usize = 2;
 
-/// Aggregates whose value is one of those that they read.
+/// Functions whose value is one of those that they read.
 const PICKING: [&str; 5] = ["min", "max", "first_value", "last_value", "nth_value"];
-/// Functions that have each value that they read for one row.
-const SHIFTING: [&str; 2] = ["lag", "lead"];
 
-/// Rows behind a row for which its value may wait without being one of many that are made at once.
+/// Rows behind a row for which its value may wait before the values of all rows count as made at once.
 const BEHIND_MAX: usize = 8_192;
 
 /// How the values that a function makes follow from those that it reads.
@@ -45,6 +46,8 @@ pub struct WideFunction {
     pub column: usize,
     makes: Makes,
     arguments: Vec<Arc<dyn PhysicalExpr>>,
+    /// Bytes of a constant that may be the value of any row.
+    constant: usize,
     /// Rows of a frame at most, and of these the ones behind the row whose value it is.
     frame: usize,
     behind: usize,
@@ -65,20 +68,41 @@ impl WideFunction {
         wide.filter(|(column, _)| differs_in_size(schema.field(*column).data_type()))
             .map(|(column, function)| {
                 let (frame, behind) = frame_rows(function.get_window_frame());
-                WideFunction {
+                let mut wide = WideFunction {
                     column,
                     makes: makes(function.as_ref()),
                     arguments: function.expressions(),
+                    constant: 0,
                     frame,
                     behind,
+                };
+                if let Some(shift) = Shift::of(function.as_ref()) {
+                    wide.makes = shift.makes;
+                    wide.constant = shift.constant;
+                    wide.behind = shift.behind;
                 }
+                wide
             })
             .collect()
     }
 
-    /// Whether values wait for so many rows behind theirs that many of them are made at once.
+    /// Whether values wait for so many rows behind theirs that those of all rows may be made at once.
     pub fn waits(&self) -> bool {
         self.behind > BEHIND_MAX
+    }
+
+    /// Whether a value waits for any row behind its own.
+    pub fn looks_ahead(&self) -> bool {
+        self.behind > 0
+    }
+
+    /// Bytes that it takes at most for the rows whose values wait for rows behind theirs, of a frame of so many: they are made at
+    /// once when the last one has come.
+    pub fn waiting_bytes(&self, rows: usize, read: Sizes) -> usize {
+        match self.behind {
+            0 => 0,
+            behind => self.made_bytes(rows.min(behind), read).saturating_mul(COPIES),
+        }
     }
 
     /// The values that it reads: a constant as such, whatever the rows.
@@ -92,20 +116,26 @@ impl WideFunction {
 
     /// Bytes that it takes at most for so many rows of one frame: its arguments, and what it makes.
     pub fn bytes(&self, rows: usize, read: Sizes) -> usize {
+        let made = self.made_bytes(rows, read);
+        made.saturating_mul(COPIES).saturating_add(read.all)
+    }
+
+    /// Bytes of the values of so many rows of a frame.
+    fn made_bytes(&self, rows: usize, read: Sizes) -> usize {
         let made = match self.makes {
-            Makes::Each => read.all,
+            Makes::Each => read.all.min(read.widest.saturating_mul(rows)),
             Makes::Any => read.widest.saturating_mul(rows),
             Makes::All => {
                 let in_frame = read.all.min(read.widest.saturating_mul(self.frame));
                 in_frame.saturating_mul(rows)
             }
         };
-        made.saturating_mul(COPIES).saturating_add(read.all)
+        made.saturating_add(self.constant.saturating_mul(rows))
     }
 
     /// Bytes that it makes for some of these rows as they come, after it has made values of `made` bytes.
     pub fn next_bytes(&self, rows: usize, of: usize, read: Sizes, made: usize) -> usize {
-        let widest = made.max(read.widest);
+        let widest = made.max(read.widest).max(self.constant);
         let grown = match self.makes {
             Makes::All => read.all / of.max(1) * rows,
             Makes::Each | Makes::Any => 0,
@@ -165,19 +195,71 @@ fn frame_rows(frame: &WindowFrame) -> (usize, usize) {
     }
 }
 
+/// The window function of its own that this is, if it is one.
+fn own(function: &dyn WindowExpr) -> Option<&WindowUDFExpr> {
+    let standard = function.as_any().downcast_ref::<StandardWindowExpr>()?;
+    standard.get_standard_func_expr().as_any().downcast_ref()
+}
+
 fn makes(function: &dyn WindowExpr) -> Makes {
     let any = function.as_any();
-    if any.is::<StandardWindowExpr>() {
-        let is_shifting = SHIFTING.iter().any(|name| function.name().starts_with(name));
-        return if is_shifting { Makes::Each } else { Makes::Any };
-    }
     let plain = any.downcast_ref::<PlainAggregateWindowExpr>();
     let sliding = any.downcast_ref::<SlidingAggregateWindowExpr>();
     let aggregate = plain
         .map(PlainAggregateWindowExpr::get_aggregate_expr)
         .or(sliding.map(SlidingAggregateWindowExpr::get_aggregate_expr));
-    match aggregate {
-        Some(aggregate) if PICKING.contains(&aggregate.fun().name()) => Makes::Any,
+    let name = aggregate
+        .map(|aggregate| aggregate.fun().name())
+        .or_else(|| own(function).map(|own| own.fun().name()));
+    // Behind the name of a function is which rows of its frame it leaves out.
+    match name.and_then(|name| name.split(' ').next()) {
+        Some(name) if PICKING.contains(&name) => Makes::Any,
         _ => Makes::All,
+    }
+}
+
+/// What `lag` and `lead` do.
+struct Shift {
+    makes: Makes,
+    /// Bytes of what is there for rows before the first and behind the last one.
+    constant: usize,
+    /// Rows for which a value waits.
+    behind: usize,
+}
+
+impl Shift {
+    fn of(function: &dyn WindowExpr) -> Option<Shift> {
+        let own = own(function)?;
+        if !matches!(own.fun().name(), "lag" | "lead") {
+            return None;
+        }
+        let constant = |argument: usize| {
+            let argument = own.args().get(argument)?;
+            Some(argument.downcast_ref::<Literal>()?.value())
+        };
+        let offset = match constant(1) {
+            None if own.args().len() < 2 => Some(1),
+            offset => offset.and_then(|offset| match offset.cast_to(&DataType::Int64) {
+                Ok(ScalarValue::Int64(offset)) => offset,
+                _ => None,
+            }),
+        };
+        // Only its description says it.
+        let ignores_nulls = format!("{own:?}").contains("ignore_nulls: true");
+        // Either looks ahead if its offset is negative, or if it was turned around.
+        let looks_back = own
+            .create_evaluator()
+            .is_ok_and(|evaluator| evaluator.is_causal());
+        let behind = match offset {
+            _ if looks_back => 0,
+            Some(offset) if !ignores_nulls => usize::try_from(offset.unsigned_abs()).unwrap_or(usize::MAX),
+            _ => usize::MAX,
+        };
+        Some(Shift {
+            // The same value is next to all the rows between which there are only nulls.
+            makes: if ignores_nulls { Makes::Any } else { Makes::Each },
+            constant: constant(2).map_or(0, ScalarValue::size),
+            behind,
+        })
     }
 }

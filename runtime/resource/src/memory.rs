@@ -106,6 +106,14 @@ pub struct MemoryStatus {
     pub brought_back: u64,
 }
 
+impl MemoryStatus {
+    /// How much is in use, in thousandths of the limit; 0 without one.
+    pub fn permille(&self) -> u32 {
+        let of = |limit: usize| (self.used.saturating_mul(1_000) / limit.max(1)).min(1_000);
+        self.limit.map_or(0, |limit| of(limit) as u32)
+    }
+}
+
 /// See the module.
 pub struct Memory {
     /// `usize::MAX`: none.

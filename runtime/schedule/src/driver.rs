@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use millrace_planner::RelationId;
 
+use crate::cpu::policy::SchedulerPolicy;
 use crate::group_size::GroupSize;
 use crate::id::{PipelineId, Ticket, WorkerId};
 use crate::message::{ToDriver, ToWorker};
@@ -108,6 +109,11 @@ pub struct Driver {
     ticked_at: u64,
     /// Where each partition is: the same for all pipelines, so that equal keys of different views are on one worker.
     placement: Vec<WorkerId>,
+    /// The workers over which these are placed.
+    placed_over: BTreeSet<WorkerId>,
+    /// Bytes of state of each partition where it is, as last heard.
+    kept: Vec<u64>,
+    policy: SchedulerPolicy,
     version: u64,
     /// For each view, the version of the last template that has it.
     prepared: BTreeMap<RelationId, u64>,
@@ -136,6 +142,9 @@ impl Default for Driver {
             heartbeat_ns: HEARTBEAT_NS,
             ticked_at: 0,
             placement: vec![],
+            placed_over: BTreeSet::new(),
+            kept: vec![],
+            policy: SchedulerPolicy::default(),
             version: 0,
             prepared: BTreeMap::new(),
             group_size: GroupSize::default(),
@@ -175,6 +184,7 @@ impl Driver {
             Event::Worker(message) => self.heard(message, &mut commands),
             Event::Undelivered { to, message } => self.keep_undelivered(to, message, &mut commands),
             Event::Tick => self.tick(&mut commands),
+            Event::Policy(policy) => self.policy = policy,
             Event::Heartbeats { every_ns } => self.heartbeat_ns = every_ns,
             Event::SourceAdded { relation, pipeline } => {
                 let mut state = Pipeline::new(self.group_size);
@@ -420,6 +430,7 @@ impl Driver {
             }
             ToDriver::Undelivered { to, message } => return self.relay(to, message, commands),
             ToDriver::Heartbeat { worker, load } => return self.heartbeat(worker, load, commands),
+            ToDriver::State { worker, bytes } => return self.keeps(worker, &bytes),
             message => message,
         };
         let Some((id, version)) = message.about() else {
@@ -483,7 +494,10 @@ impl Driver {
                 };
                 self.help(id, late, commands);
             }
-            ToDriver::Unreachable { .. } | ToDriver::Undelivered { .. } | ToDriver::Heartbeat { .. } => {}
+            ToDriver::Unreachable { .. }
+            | ToDriver::Undelivered { .. }
+            | ToDriver::Heartbeat { .. }
+            | ToDriver::State { .. } => {}
         }
         self.advance(id, commands);
     }

@@ -123,6 +123,8 @@ pub enum ToDriver {
     Undelivered { to: WorkerId, message: ToPeer },
     /// The worker is there. Sent from time to time, whatever happens.
     Heartbeat { worker: WorkerId, load: WorkerLoad },
+    /// Bytes of state that the worker keeps, by partition, of all views. Sent with each heartbeat.
+    State { worker: WorkerId, bytes: Vec<u64> },
 }
 
 /// How a worker is doing.
@@ -140,6 +142,8 @@ pub struct WorkerLoad {
     pub in_flight_bytes: u64,
     /// Time in which its slots were busy since it was started, in nanoseconds.
     pub cpu_ns: u64,
+    /// How much of its process's memory is in use, in thousandths of the limit.
+    pub memory_permille: u32,
 }
 
 /// What an epoch cost one worker.
@@ -348,7 +352,10 @@ impl ToDriver {
             | ToDriver::Straggling {
                 pipeline, version, ..
             } => Some((*pipeline, *version)),
-            ToDriver::Unreachable { .. } | ToDriver::Undelivered { .. } | ToDriver::Heartbeat { .. } => None,
+            ToDriver::Unreachable { .. }
+            | ToDriver::Undelivered { .. }
+            | ToDriver::Heartbeat { .. }
+            | ToDriver::State { .. } => None,
         }
     }
 }

@@ -168,6 +168,8 @@ pub struct Simulation {
     since: u64,
     /// Partitions that exchanges fill; all of them if there is no number.
     filled: Option<usize>,
+    /// Bytes of state of each part, by its partition.
+    state_bytes: Vec<u64>,
 }
 
 impl Simulation {
@@ -206,6 +208,7 @@ impl Simulation {
             active_at: 0,
             since: 0,
             filled: None,
+            state_bytes: vec![],
             setup,
         };
         simulation.event(Event::GroupSize(simulation.setup.group_size));
@@ -360,6 +363,16 @@ impl Simulation {
         for (id, worker) in &mut self.workers {
             (worker.local).set_times(interval_ns, 0, &Busy::all(*id, &self.checks));
         }
+    }
+
+    /// How much state each part of a view has from now on, by its partition.
+    pub fn set_state_bytes(&mut self, bytes: Vec<u64>) {
+        self.state_bytes = bytes;
+    }
+
+    /// Workers that take part, and how many partitions each has.
+    pub fn partitions(&self) -> Vec<(WorkerId, usize)> {
+        self.driver.workers()
     }
 
     /// Lets exchanges fill only the first partitions: the other reduces have nothing to do.

@@ -528,15 +528,7 @@ fn a_pipeline_has_as_many_workers_as_it_has_work_for() {
         workers: 4,
         cores: 2,
         group_size: GroupSize::Fixed(10),
-        costs: Costs {
-            message_ns: (10_000, 10_000),
-            task_ns: 10_000,
-            driver_ns: Some((2_000, 1_000)),
-            worker_ns: Some((0, 0)),
-            doubled_per_mille: 0,
-            dropped_per_mille: 0,
-            slow: (0, 0),
-        },
+        costs: Costs::reliable((10_000, 10_000), 10_000),
         checkpoints: CheckpointPolicy::Shared {
             every_ns: 1_000_000_000,
         },
@@ -589,15 +581,7 @@ fn a_worker_that_is_lost_while_partitions_move_costs_no_view() {
             workers: 3,
             cores: 2,
             group_size: GroupSize::Fixed(3),
-            costs: Costs {
-                message_ns: (10, 50_000),
-                task_ns: 10_000,
-                driver_ns: Some((2_000, 1_000)),
-                worker_ns: Some((0, 0)),
-                doubled_per_mille: 0,
-                dropped_per_mille: 0,
-                slow: (0, 0),
-            },
+            costs: Costs::reliable((10, 50_000), 10_000),
             checkpoints: CheckpointPolicy::Shared {
                 every_ns: 1_000_000_000,
             },

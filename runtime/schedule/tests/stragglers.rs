@@ -21,15 +21,7 @@ fn run(slow: Option<(WorkerId, u64)>) -> Report {
         cores: 1,
         group_size: GroupSize::Fixed(EPOCHS),
         checkpoints: CheckpointPolicy::Never,
-        costs: Costs {
-            message_ns: (MESSAGE_NS, MESSAGE_NS),
-            task_ns: TASK_NS,
-            driver_ns: Some((2_000, 1_000)),
-            worker_ns: Some((0, 0)),
-            doubled_per_mille: 0,
-            dropped_per_mille: 0,
-            slow: (0, 0),
-        },
+        costs: Costs::reliable((MESSAGE_NS, MESSAGE_NS), TASK_NS),
         seed: 1,
     });
     let source = RelationId(1);

@@ -218,9 +218,17 @@ impl CatalogSnapshot {
 }
 
 impl Scope {
+    /// What a role that acts may do with an object. One that is gone may not even do what everybody may.
+    fn held(&self, role: ObjectId, object: &Object) -> Privileges {
+        match self.catalog.role_by_id(role) {
+            Some(_) => self.catalog.privileges(role, object),
+            None => Privileges::NONE,
+        }
+    }
+
     /// Whether whoever acts has all of these privileges.
     pub fn may(&self, object: &Object, wanted: Privileges) -> bool {
-        !self.acting.is_checked || self.catalog.privileges(self.acting.role, object).has(wanted)
+        !self.acting.is_checked || self.held(self.acting.role, object).has(wanted)
     }
 
     /// Refuses what whoever acts has no privilege for. `wanted`: one of them is enough.
@@ -228,9 +236,7 @@ impl Scope {
     /// # Errors
     /// 42501.
     pub fn check_any(&self, object: &Object, wanted: Privileges) -> SqlResult<()> {
-        let is_allowed =
-            !self.acting.is_checked || self.catalog.privileges(self.acting.role, object).has_any(wanted);
-        match is_allowed {
+        match !self.acting.is_checked || self.held(self.acting.role, object).has_any(wanted) {
             true => Ok(()),
             false => Err(no_privilege(object)),
         }
@@ -252,7 +258,28 @@ impl Scope {
     /// # Errors
     /// 42501.
     pub fn check_read(&self, object: &Object) -> SqlResult<()> {
-        if !self.acting.is_checked || self.target == Some(object.id) {
+        match self.target == Some(object.id) {
+            true => Ok(()),
+            false => self.check_through(object, Privileges::SELECT, Privileges::EXECUTE),
+        }
+    }
+
+    /// Refuses to lock the rows of what whoever acts may not update; inside of a view, what its owner may not.
+    ///
+    /// # Errors
+    /// 42501.
+    pub fn check_lock(&self, object: &Object) -> SqlResult<()> {
+        self.check_through(object, Privileges::UPDATE, Privileges::NONE)
+    }
+
+    /// Refuses what somebody has no privilege for: whoever acts for a relation or function itself, the owner of a view for what is inside.
+    fn check_through(
+        &self,
+        object: &Object,
+        of_relations: Privileges,
+        of_functions: Privileges,
+    ) -> SqlResult<()> {
+        if !self.acting.is_checked {
             return Ok(());
         }
         // What a statement names, and what is named inside, each with whose rights count for it.
@@ -263,11 +290,11 @@ impl Scope {
                 continue;
             };
             let wanted = match Class::of(object.kind) {
-                Some(Class::Table) => Privileges::SELECT,
-                Some(Class::Function) => Privileges::EXECUTE,
+                Some(Class::Table) => of_relations,
+                Some(Class::Function) => of_functions,
                 _ => continue,
             };
-            if !self.catalog.privileges(role, object).has(wanted) {
+            if !self.held(role, object).has(wanted) {
                 return Err(no_privilege(object));
             }
             if matches!(object.definition, Definition::View(_)) {

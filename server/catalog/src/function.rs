@@ -16,6 +16,7 @@ use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types;
 use millrace_postgres::types::named::{TypeNames, resolved};
 use millrace_sql::SqlFunction;
+use millrace_sql::template::ROWS_OF_FUNCTION;
 use serde::{Deserialize, Serialize};
 
 /// See the module.
@@ -25,11 +26,15 @@ pub struct FunctionDef {
     pub is_aggregate: bool,
     /// Names, folded, and types.
     pub parameters: Vec<(String, ast::DataType)>,
+    /// Of the last parameters, what they are if a call does not give them.
+    pub defaults: Vec<Expr>,
     pub returns: ast::DataType,
     /// The columns of its rows, folded, if it gives rows.
     pub rows: Vec<(String, ast::DataType)>,
     /// Whether a row is a value, not an object by the columns' names (`SETOF`).
     pub is_setof: bool,
+    /// Whether the columns of `rows` are OUT parameters: it gives one row, or the value of the only one.
+    pub is_row: bool,
     /// Whether a NULL among the arguments makes NULL.
     pub strict: bool,
     pub body: FunctionBody,
@@ -46,6 +51,10 @@ pub struct StoredFunction {
     rows: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     setof: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    row: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    defaults: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     strict: bool,
     /// None: SQL.
@@ -129,7 +138,7 @@ impl FunctionDef {
                 });
                 let columns: Vec<String> = columns.collect();
                 format!(
-                    "(SELECT {} FROM UNNEST({call}) AS \"rows of a function\" (\"row\"))",
+                    "(SELECT {} FROM UNNEST({call}) AS \"{ROWS_OF_FUNCTION}\" (\"row\"))",
                     columns.join(", ")
                 )
             }
@@ -145,6 +154,8 @@ impl FunctionDef {
         self.mark_arguments(&mut body, written);
         Ok(SqlFunction {
             parameters: self.parameters.iter().map(|(name, _)| name.clone()).collect(),
+            defaults: vec![],
+            column: None,
             gives_rows: !self.rows.is_empty(),
             reads_relations: false,
             is_reducer: self.is_aggregate,
@@ -163,20 +174,55 @@ impl FunctionDef {
         let mut body = body.clone();
         // It never breaks off.
         let _ = body.walk_mut(&mut Typed(&self.parameters));
-        let mut body = match self.rows.is_empty() {
-            true => cast(body, &self.returns),
-            false => self.rows_of(body)?,
+        let mut body = match self.gives_rows() {
+            false => self.unless_null(cast(body, &self.returns))?,
+            true => self.rows_of(body)?,
         };
         named_types::resolve(&mut body, names)?;
         rewrite::expression(&mut body)?;
         self.mark_arguments(&mut body, written);
+        let mut defaults = self.defaults.clone();
+        for default in &mut defaults {
+            named_types::resolve(default, names)?;
+            rewrite::expression(default)?;
+        }
+        let column = self.rows.first().filter(|_| self.is_row && !self.gives_rows());
         Ok(SqlFunction {
             parameters: self.parameters.iter().map(|(name, _)| name.clone()).collect(),
-            gives_rows: !self.rows.is_empty(),
+            defaults,
+            column: column.map(|(name, _)| name.clone()),
+            gives_rows: self.gives_rows(),
             reads_relations: true,
             is_reducer: false,
             body,
         })
+    }
+
+    /// Whether it stands in FROM only.
+    pub fn gives_rows(&self) -> bool {
+        match self.is_row {
+            true => self.rows.len() > 1,
+            false => !self.rows.is_empty(),
+        }
+    }
+
+    /// The value, or NULL where an argument of a strict function is.
+    fn unless_null(&self, value: Expr) -> SqlResult<Expr> {
+        let parameters = self.parameters.iter().filter(|_| self.strict);
+        let is_null = parameters
+            .map(|(name, _)| Expr::IsNull(Box::new(Expr::Identifier(ast::Ident::with_quote('"', name)))));
+        let any = is_null.reduce(|left, right| Expr::BinaryOp {
+            left: Box::new(left),
+            op: ast::BinaryOperator::Or,
+            right: Box::new(right),
+        });
+        match any {
+            None => Ok(value),
+            Some(any) => {
+                let text = format!("CASE WHEN {any} THEN NULL ELSE {value} END");
+                Ok(millrace_parser::parse_expression(&text)?)
+            }
+        }
     }
 
     /// Tells the casts of arguments whose they are: an argument is cast only to what its type becomes without being asked.
@@ -218,8 +264,19 @@ impl FunctionDef {
                 millrace_parser::quote_identifier(name)
             )
         });
+        // A row of NULLs if the query has none.
+        let is_one = self.is_row && !has_one_row(&query);
+        let (inner, on) = match is_one {
+            true => (
+                format!(
+                    "(SELECT 1) AS \"one row\" LEFT JOIN LATERAL (SELECT * FROM ({query}) AS \"all rows\" LIMIT 1)"
+                ),
+                " ON true",
+            ),
+            false => (format!("({query})"), ""),
+        };
         let text = format!(
-            "(SELECT {} FROM ({query}) AS \"rows of a function\" ({}))",
+            "(SELECT {} FROM {inner} AS \"{ROWS_OF_FUNCTION}\" ({}){on})",
             columns.collect::<Vec<_>>().join(", "),
             numbers.collect::<Vec<_>>().join(", ")
         );
@@ -249,6 +306,8 @@ impl FunctionDef {
                 .map(|(name, data_type)| (name.clone(), data_type.to_string()))
                 .collect(),
             setof: self.is_setof,
+            row: self.is_row,
+            defaults: self.defaults.iter().map(ToString::to_string).collect(),
             strict: self.strict,
             language: self.is_javascript().then(|| JAVASCRIPT.to_owned()),
             body: match &self.body {
@@ -280,6 +339,10 @@ impl FunctionDef {
                 .map(|(name, text)| Ok((name.clone(), data_type(text)?)))
                 .collect::<Result<_, String>>()?,
             is_setof: stored.setof,
+            is_row: stored.row,
+            defaults: (stored.defaults.iter())
+                .map(|text| millrace_parser::parse_expression(text).map_err(|error| error.message))
+                .collect::<Result<_, String>>()?,
             strict: stored.strict,
             body: match stored.language.as_deref() {
                 None => {
@@ -291,6 +354,15 @@ impl FunctionDef {
                 Some(language) => return Err(format!("LANGUAGE {language} is not known")),
             },
         })
+    }
+}
+
+/// Whether a query has one row, whatever is in relations.
+fn has_one_row(query: &ast::Query) -> bool {
+    let is_plain = query.with.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
+    match query.body.as_ref() {
+        ast::SetExpr::Select(select) => is_plain && select.from.is_empty() && select.selection.is_none(),
+        _ => false,
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
+use millrace_parser::ast::ConflictRule;
 use millrace_parser::quote_identifier;
 use millrace_planner::growth::Growth;
 use millrace_planner::{
@@ -118,6 +119,8 @@ pub struct Relation {
     pub errors: Option<ObjectId>,
     /// The stream that keeps which files were read, if it is filled from files.
     pub files: Option<ObjectId>,
+    /// What becomes of a row that is inserted under a key that is there, if the table says so.
+    pub on_conflict: Option<ConflictRule>,
     /// How its rows are kept, if it is a stream or table.
     pub keeping: Retention,
     /// The query, if it is a materialized view.
@@ -214,6 +217,7 @@ impl Relation {
             connector: None,
             errors: None,
             files: None,
+            on_conflict: None,
             keeping: Retention::default(),
             query: None,
             growth: Growth::default(),
@@ -306,6 +310,13 @@ impl Relation {
     #[must_use]
     pub fn with_foreign_keys(mut self, foreign_keys: Vec<ForeignKeyDef>) -> Self {
         self.foreign_keys = foreign_keys;
+        self
+    }
+
+    /// The relation with what becomes of rows under keys that are there.
+    #[must_use]
+    pub fn with_on_conflict(mut self, on_conflict: Option<ConflictRule>) -> Self {
+        self.on_conflict = on_conflict;
         self
     }
 

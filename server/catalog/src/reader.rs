@@ -1,5 +1,6 @@
 //! How names in a statement become relations: the search path, views, and the system's own relations.
 
+mod caller;
 mod functions;
 
 use std::cell::{Cell, RefCell};
@@ -13,7 +14,9 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
 use datafusion::sql::sqlparser::ast;
-use millrace_functions::sql::{bound, comparisons, equality, named_types, output_types, rewrite, type_check};
+use millrace_functions::sql::{
+    alike_literals, bound, comparisons, equality, named_types, output_types, rewrite, type_check,
+};
 use millrace_javascript::Engine;
 use millrace_planner::{Binder, Emit};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -22,6 +25,7 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::named::{NamedType, TypeNames};
 use millrace_sql::{CatalogReader, SqlFunction};
 
+pub use self::caller::call_of_name;
 use self::functions::Javascript;
 use crate::bound::{BoundName, BoundView};
 use crate::names::SYSTEM_SCHEMAS;
@@ -51,6 +55,9 @@ pub trait SystemRelations: Sync {
 
     /// A function of the system that sees what the names of a statement mean; `None`: it does not depend on that.
     fn function(&self, scope: &Scope, name: &str) -> Option<Arc<ScalarUDF>>;
+
+    /// A setting of the server, as it is shown; `None`: the name is none of one.
+    fn server_setting(&self, name: &str) -> Option<String>;
 
     /// What runs functions in JavaScript.
     fn javascript(&self) -> &Arc<Engine>;
@@ -447,6 +454,7 @@ impl<'a> Reader<'a> {
                 query.text
             )));
         };
+        self.answer_for_caller(&mut body)?;
         if self.catalog.has_user_types() {
             named_types::resolve(&mut body, self)?;
         }
@@ -550,6 +558,10 @@ impl CatalogReader for Reader<'_> {
     fn check_types(&self, plan: &LogicalPlan) -> Result<()> {
         // Arguments that were taken once are not looked at again.
         type_check::plan(plan, self.bound.is_empty())
+    }
+
+    fn read_literals(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        alike_literals::read(plan)
     }
 
     fn check_expression(&self, expression: &Expr, schema: &DFSchema) -> Result<()> {

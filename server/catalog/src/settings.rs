@@ -5,6 +5,7 @@
 
 mod form;
 mod harmless;
+mod identity;
 pub mod known;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ use millrace_postgres::units;
 use crate::flow::FlowDef;
 use form::Form;
 use known::{Known, find};
+
+pub use identity::Identity;
 
 /// The longest value of a setting, in bytes: clients read some of them in messages of 30,000.
 const VALUE_BYTES_MAX: usize = 16_384;
@@ -54,6 +57,8 @@ pub struct Settings {
     changed: Arc<BTreeMap<String, String>>,
     /// What the session began with: RESET goes back to it.
     initial: Arc<BTreeMap<String, String>>,
+    /// Who the session is, whatever its roles are called by now.
+    identity: Identity,
 }
 
 /// What became of a setting that was set.
@@ -100,24 +105,23 @@ impl Settings {
         settings
     }
 
-    /// Who the session is, and as whom it acts, if that is somebody else.
-    pub fn identify(&mut self, session_user: &str, role: Option<&str>, is_superuser: bool) {
+    /// Who the session is, and as whom it acts, if that is somebody else; `session_user` and `role` are what they are called.
+    pub fn identify(
+        &mut self,
+        identity: Identity,
+        session_user: &str,
+        role: Option<&str>,
+        is_superuser: bool,
+    ) {
+        self.identity = identity;
         self.put("session_authorization", session_user.to_owned());
         self.put("role", role.unwrap_or(NO_ROLE).to_owned());
         self.put("is_superuser", if is_superuser { "on" } else { "off" }.to_owned());
     }
 
-    /// The user who logged in, or whom SET SESSION AUTHORIZATION named.
-    pub fn session_user(&self) -> String {
-        self.get("session_authorization").unwrap_or_default()
-    }
-
-    /// The user as whom the session acts: the one of SET ROLE, else the user of the session.
-    pub fn current_user(&self) -> String {
-        match self.get("role") {
-            Ok(role) if role != NO_ROLE => role,
-            _ => self.session_user(),
-        }
+    /// Who the session is, and as whom it acts.
+    pub fn identity(&self) -> Identity {
+        self.identity
     }
 
     fn put(&mut self, key: &str, value: String) {
@@ -229,7 +233,8 @@ impl Settings {
 
     /// Whether all settings have the same values.
     pub fn is_same(&self, other: &Settings) -> bool {
-        Arc::ptr_eq(&self.changed, &other.changed) || self.changed == other.changed
+        self.identity == other.identity
+            && (Arc::ptr_eq(&self.changed, &other.changed) || self.changed == other.changed)
     }
 
     /// Every setting, by name.
@@ -466,18 +471,21 @@ fn checked(known: &Known, value: &str) -> SqlResult<String> {
                     ),
                 }
             }
-            "DateStyle" if !value.to_uppercase().contains("ISO") && !value.is_empty() => {
-                let order = value.to_uppercase();
-                if matches!(order.as_str(), "MDY" | "DMY" | "YMD" | "DEFAULT") {
-                    Ok("ISO, MDY".to_string())
-                } else {
-                    Err(
-                        SqlError::unsupported(format!("DateStyle \"{value}\" is not supported"))
-                            .with_hint("Only the ISO style is supported."),
-                    )
+            "DateStyle" => {
+                let words = value.split(',').map(|word| word.trim().to_ascii_uppercase());
+                for word in words.filter(|word| !word.is_empty()) {
+                    if !matches!(
+                        word.as_str(),
+                        "ISO" | "MDY" | "US" | "NONEURO" | "NONEUROPEAN" | "DEFAULT"
+                    ) {
+                        let message = format!("DateStyle \"{value}\" is not supported");
+                        return Err(SqlError::unsupported(message).with_hint(
+                            "The only style is \"ISO, MDY\": a month is written before its day.",
+                        ));
+                    }
                 }
+                Ok("ISO, MDY".to_string())
             }
-            "DateStyle" => Ok("ISO, MDY".to_string()),
             "TimeZone" => match Zone::parse_setting(value) {
                 Some(Zone::Named(zone)) => Ok(zone.name().to_string()),
                 Some(Zone::UTC) => Ok("UTC".to_string()),

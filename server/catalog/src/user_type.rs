@@ -1,4 +1,4 @@
-//! Types that somebody made: enums, and domains.
+//! Types that somebody made: enums, domains, and composite types.
 
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -17,6 +17,8 @@ pub enum TypeDef {
     Enum(Vec<String>),
     /// A domain.
     Domain(Box<DomainDef>),
+    /// A composite type: its attributes, each with its type. Names of types in it are complete.
+    Composite(Vec<(String, DataType)>),
 }
 
 /// A domain. Names of types in it are complete.
@@ -37,6 +39,8 @@ pub struct StoredType {
     values: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     domain: Option<StoredDomain>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    attributes: Option<Vec<(String, String)>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,6 +61,16 @@ impl TypeDef {
             TypeDef::Enum(values) => StoredType {
                 values: Some(values.clone()),
                 domain: None,
+                attributes: None,
+            },
+            TypeDef::Composite(attributes) => StoredType {
+                values: None,
+                domain: None,
+                attributes: Some(
+                    (attributes.iter())
+                        .map(|(name, data_type)| (name.clone(), data_type.to_string()))
+                        .collect(),
+                ),
             },
             TypeDef::Domain(domain) => StoredType {
                 values: None,
@@ -68,6 +82,7 @@ impl TypeDef {
                         .map(|check| (check.name.clone(), check.expression.to_string()))
                         .collect(),
                 }),
+                attributes: None,
             },
         }
     }
@@ -79,13 +94,21 @@ impl TypeDef {
     pub fn from_stored(stored: &StoredType) -> Result<TypeDef, String> {
         let expression =
             |text: &String| millrace_parser::parse_expression(text).map_err(|error| error.message);
-        match (&stored.values, &stored.domain) {
-            (Some(values), None) => Ok(TypeDef::Enum(values.clone())),
-            (None, Some(domain)) => Ok(TypeDef::Domain(Box::new(DomainDef {
-                base: Parser::new(&PostgreSqlDialect {})
-                    .try_with_sql(&domain.base)
-                    .and_then(|mut parser| parser.parse_data_type())
-                    .map_err(|error| error.to_string())?,
+        let data_type = |text: &String| {
+            Parser::new(&PostgreSqlDialect {})
+                .try_with_sql(text)
+                .and_then(|mut parser| parser.parse_data_type())
+                .map_err(|error| error.to_string())
+        };
+        match (&stored.values, &stored.domain, &stored.attributes) {
+            (Some(values), None, None) => Ok(TypeDef::Enum(values.clone())),
+            (None, None, Some(attributes)) => Ok(TypeDef::Composite(
+                (attributes.iter())
+                    .map(|(name, text)| Ok((name.clone(), data_type(text)?)))
+                    .collect::<Result<_, String>>()?,
+            )),
+            (None, Some(domain), None) => Ok(TypeDef::Domain(Box::new(DomainDef {
+                base: data_type(&domain.base)?,
                 not_null: domain.not_null,
                 default: domain.default.as_ref().map(expression).transpose()?,
                 checks: (domain.checks.iter())
@@ -97,7 +120,7 @@ impl TypeDef {
                     })
                     .collect::<Result<_, String>>()?,
             }))),
-            _ => Err("it is neither an enum nor a domain".to_owned()),
+            _ => Err("it is no enum, no domain and no composite type".to_owned()),
         }
     }
 }

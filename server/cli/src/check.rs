@@ -87,7 +87,7 @@ fn summary(checked: &Checked) -> String {
 }
 
 /// A number of things, in words that fit.
-fn counted(number: u64, thing: &str) -> String {
+pub fn counted(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
 }

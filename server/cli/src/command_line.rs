@@ -16,7 +16,7 @@ const WIRE_STACK_BYTES: usize = 8 << 20;
 /// Threads beside these for what blocks, of which each takes as large a stack.
 const BLOCKING_THREADS_MAX: usize = 64;
 
-/// A declarative SQL streaming database in one binary.
+/// What stands above the commands is the description of the crate.
 #[derive(Debug, Parser)]
 #[command(
     name = "millrace",

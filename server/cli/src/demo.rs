@@ -48,7 +48,7 @@ use self::replay::{Checked, Replay};
 use self::screen::Screen;
 use self::server::ServerProcess;
 use self::stop::Stop;
-use self::story::{Stage, Story};
+use self::story::{Stage, Story, wrapped};
 use crate::exit::{fail, misused};
 use crate::logging;
 
@@ -255,7 +255,8 @@ impl Play {
         if self.is_watched {
             writeln!(out, "{TITLE}")?;
         }
-        summarise(&replay, &stage, &checked, out)?;
+        let width = self.is_watched.then(screen::width).flatten();
+        summarise(&replay, &stage, &checked, width, out)?;
         if self.is_watched && !replay.is_stopped() {
             writeln!(
                 out,
@@ -278,41 +279,44 @@ impl Play {
     }
 }
 
-/// What happened, in plain lines.
+/// What happened, in plain lines: of at most so many characters, if `width` says it.
 fn summarise(
     replay: &Replay,
     stage: &Stage,
     checked: &Checked,
+    width: Option<usize>,
     out: &mut impl Write,
 ) -> Result<(), DemoError> {
     let meter = replay.meter();
-    writeln!(
-        out,
-        "\n{} flights in {:.1} s: {} rows/s, in {} batches, each acknowledged before the next",
+    let say = |out: &mut dyn Write, text: &str| match width {
+        // A terminal would break it inside of words.
+        Some(width) => writeln!(out, "{}", wrapped(text, width).join("\n")),
+        None => writeln!(out, "{text}"),
+    };
+    writeln!(out)?;
+    let sent = format!(
+        "{} flights in {:.1} s: {} rows/s, in {} batches, each acknowledged before the next",
         grouped(meter.rows()),
         meter.elapsed().as_secs_f64(),
         grouped(meter.rows_per_second().round() as u64),
         meter.batches()
-    )?;
-    writeln!(
-        out,
-        "{}",
-        freshness([meter.freshness(50.0), meter.freshness(99.0)])
-    )?;
+    );
+    say(out, &sent)?;
+    say(out, &freshness([meter.freshness(50.0), meter.freshness(99.0)]))?;
     let comparison = stage.frame().comparison();
     if !comparison.rows.is_empty() {
         writeln!(out, "\n{}", comparison.render())?;
     }
     for line in replay.changes().lines() {
-        writeln!(out, "{line}")?;
+        say(out, &line)?;
     }
     if replay.is_cut_off() {
-        writeln!(
+        say(
             out,
-            "flights cannot be sent any more, so the replay ended there; start the demo again for a new one"
+            "flights cannot be sent any more, so the replay ended there; start the demo again for a new one",
         )?;
     }
-    writeln!(out, "{}", checked.sentence())?;
+    say(out, &checked.sentence())?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@
 //!     ├── doctor ── what would keep a server from running     check ── every byte of a directory
 //!     ├── test ── sqllogictest files
 //!     └── manual ── completions for shells, pages for man
-//!   logging      exit ── how a command says that it failed      notify ── what systemd is told
+//!   logging      exit ── how a command says that it failed      notify ── what systemd is told      signals ── who ends it
 //! ```
 //!
 //! Tests and benches embed what is here: throw-away servers and the runner of sqllogictest files.
@@ -26,6 +26,7 @@ mod manual;
 mod notify;
 mod restore;
 mod serve;
+mod signals;
 pub mod split;
 mod sql;
 mod table;

@@ -53,7 +53,9 @@ pub fn init_as(filter: &str, format: Option<LogFormat>) -> Result<(), String> {
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // It would tell that stderr is gone on stderr, and that ends the thread that had something to log.
+        .log_internal_errors(false);
     let _ = match format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
         LogFormat::Json => {
@@ -71,7 +73,8 @@ static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 pub(crate) fn say_failed(message: &str) {
     match FORMAT.get() {
         Some(LogFormat::Json) => write_line(&failed(message)),
-        _ => eprintln!("millrace: {message}"),
+        // Nothing can be done for an output that is gone.
+        _ => drop(writeln!(std::io::stderr(), "millrace: {message}")),
     }
 }
 

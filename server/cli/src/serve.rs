@@ -7,13 +7,13 @@ use std::time::Duration;
 use clap::Args;
 use millrace_wire::config::{Config, keys};
 use millrace_wire::serve::Server;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::config_file::{ConfigError, PlaceArgs};
 use crate::exit::{fail, misused};
 use crate::logging::{self, LogFormat};
 use crate::notify;
+use crate::signals::EndSignals;
 
 /// How long an orderly stop may take after the statements were given their time: epochs that run are waited for, and the last
 /// checkpoint is written.
@@ -83,7 +83,7 @@ impl ServeArgs {
     }
 }
 
-/// Runs a server until SIGINT or SIGTERM; the second one does not wait any more.
+/// Runs a server until a signal asks for its end; the second one does not wait any more.
 pub async fn run(args: ServeArgs) -> ExitCode {
     if let Err(message) = logging::init_as("info", args.log_format) {
         return misused(&message);
@@ -155,8 +155,7 @@ pub async fn run(args: ServeArgs) -> ExitCode {
 
 /// How the server is told to stop.
 pub(crate) struct Stop {
-    interrupt: Signal,
-    terminate: Signal,
+    signals: EndSignals,
     /// Answers when the standard input ends, if that is to be minded.
     input_ended: Option<oneshot::Receiver<()>>,
 }
@@ -164,8 +163,7 @@ pub(crate) struct Stop {
 impl Stop {
     pub fn new(at_eof: bool) -> io::Result<Self> {
         Ok(Stop {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
+            signals: EndSignals::listen()?,
             input_ended: at_eof.then(|| {
                 let (ended, input_ended) = oneshot::channel();
                 tokio::task::spawn_blocking(move || {
@@ -182,8 +180,7 @@ impl Stop {
     pub async fn asked(&mut self) {
         let input_ended = self.input_ended.as_mut();
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            () = self.signals.asked() => {}
             Some(_) = async { Some(input_ended?.await) } => self.input_ended = None,
         }
     }

@@ -30,6 +30,7 @@ use millrace_wire::serve::Server;
 use tokio::sync::watch;
 
 use self::run::{Failure, FileRun, NOT_RUN};
+use crate::check::counted;
 use crate::exit::{fail, misused};
 use crate::logging;
 
@@ -176,11 +177,12 @@ fn summary(runs: &[FileRun], took: Duration) -> String {
     let written: usize = runs.iter().map(|run| run.written).sum();
     let mut text = format!("{passed} passed, {} failed: ", runs.len() - passed);
     text += &format!(
-        "{records} records, {failures} of them failed, in {:.2} s",
+        "{}, {failures} of them failed, in {:.2} s",
+        counted(records as u64, "record"),
         took.as_secs_f64()
     );
     if written > 0 {
-        text += &format!("; {written} answers written");
+        text += &format!("; {} written", counted(written as u64, "answer"));
     }
     let not_begun = runs.iter().filter(|run| !run.was_begun()).count();
     if not_begun > 0 {

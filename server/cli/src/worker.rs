@@ -57,7 +57,7 @@ fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
-/// Works for a coordinator until it lets the worker go, or SIGINT or SIGTERM comes.
+/// Works for a coordinator until it lets the worker go, or a signal asks for its end.
 pub async fn run(args: JoinArgs) -> ExitCode {
     if let Err(message) = logging::init_as("info", args.log_format) {
         return misused(&message);
@@ -83,15 +83,15 @@ pub async fn run(args: JoinArgs) -> ExitCode {
     let coordinator = join.join.clone();
     let worker = match Worker::prepare(join, config).await {
         Ok(worker) => worker,
-        Err(error @ WorkerError::NoToken) => return misused(&error.to_string()),
+        Err(error @ (WorkerError::NoToken | WorkerError::Tls(_))) => return misused(&error.to_string()),
         Err(error) => return fail(&error.to_string()),
     };
     let working = async {
-        let mut was_said = false;
+        let (mut was_said, mut has_joined) = (false, false);
         loop {
             match worker.join().await {
                 Ok(joined) => {
-                    was_said = false;
+                    (was_said, has_joined) = (false, true);
                     println!(
                         "millrace {} works as worker {} of {coordinator}",
                         worker.build(),
@@ -108,9 +108,8 @@ pub async fn run(args: JoinArgs) -> ExitCode {
                     tracing::warn!("the coordinator is gone, or held this worker to be lost: joining again");
                 }
                 // Another attempt would come to the same.
-                Err(error @ (WorkerError::Refused { .. } | WorkerError::Listen { .. })) => {
-                    return fail(&error.to_string());
-                }
+                Err(error @ WorkerError::Refused { .. }) => return fail(&error.to_string()),
+                Err(error @ WorkerError::Listen { .. }) if !has_joined => return fail(&error.to_string()),
                 Err(error) if !was_said => {
                     was_said = true;
                     tracing::warn!("{error}; trying again until it is there");

@@ -58,6 +58,7 @@ use millrace_engine::{
 use millrace_planner::reducer::Reducer;
 use millrace_planner::stage::recursion::RecursionLimits;
 use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::from_internal;
 use millrace_resource::memory::{Memory, Resident};
 use millrace_resource::spill::state::SpillOptions;
 use millrace_storage::{ObjectId, ObjectKind, Store, StoreOptions};
@@ -259,6 +260,7 @@ impl Database {
         if let Some(clock) = &options.virtual_clock {
             runtime_options.clock = Arc::clone(clock) as Arc<dyn Clock>;
         }
+        millrace_engine::log_errors_as(from_internal::view_message);
         let runtime = Runtime::start(runtime_options, Arc::clone(store.logs()))?;
         let catalog = Arc::new(ArcSwap::from_pointee(CatalogSnapshot::default()));
         let sessions = Arc::new(Sessions::default());

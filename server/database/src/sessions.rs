@@ -27,7 +27,7 @@ use crate::statements::Statements;
 /// Who is at the other end.
 #[derive(Debug, Clone, Default)]
 pub struct SessionInfo {
-    /// The user's name.
+    /// The user's name when it logged in.
     pub user: String,
     /// The database that was asked for.
     pub database: String,
@@ -145,6 +145,9 @@ pub trait SessionStatus: Send + Sync {
 
     /// Who is at the other end.
     fn info(&self) -> &SessionInfo;
+
+    /// The role that logged in, whatever it is called by now.
+    fn user(&self) -> ObjectId;
 
     /// When it began, in milliseconds since 1970-01-01 UTC.
     fn began_at_ms(&self) -> i64;

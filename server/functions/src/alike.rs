@@ -13,13 +13,14 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, lit,
 };
 use datafusion::scalar::ScalarValue;
 use millrace_postgres::types::enumeration::is_enum;
-use millrace_postgres::types::{ANNOTATION, SqlType, sql_name};
+use millrace_postgres::types::{ANNOTATION, SqlType, is_text, sql_name};
 
 use crate::arguments::on_arrays;
 use crate::{cast, enums};
@@ -27,6 +28,7 @@ use crate::{cast, enums};
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Alike {
     inner: Arc<ScalarUDF>,
+    signature: Signature,
 }
 
 /// The functions.
@@ -34,7 +36,10 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
     use datafusion::functions::core::{coalesce, greatest, least, nullif, nvl};
     [coalesce(), nvl(), nullif(), greatest(), least()]
         .into_iter()
-        .map(|inner| Arc::new(ScalarUDF::from(Alike { inner })))
+        .map(|inner| {
+            let signature = Signature::user_defined(inner.signature().volatility);
+            Arc::new(ScalarUDF::from(Alike { inner, signature }))
+        })
         .collect()
 }
 
@@ -52,6 +57,17 @@ fn common<'a>(mut fields: impl Iterator<Item = &'a Field>) -> Option<SqlType> {
     fields
         .all(|field| named(field).as_ref() == Some(&first))
         .then_some(first)
+}
+
+fn is_list(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List(_))
+}
+
+/// The type of an array, where a text is among the others: a quoted literal, which is read as one before anything is cast (see
+/// [`crate::sql::comparisons`]); other texts are refused.
+fn list_beside_texts(types: &[DataType]) -> Option<&DataType> {
+    let list = types.iter().find(|data_type| is_list(data_type))?;
+    types.iter().any(is_text).then_some(list)
 }
 
 fn is_typed(value: Option<&ScalarValue>, field: &Field) -> bool {
@@ -118,17 +134,27 @@ impl ScalarUDFImpl for Alike {
     }
 
     fn signature(&self) -> &Signature {
-        self.inner.signature()
+        &self.signature
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
+        match list_beside_texts(arg_types) {
+            Some(list) => Ok(list.clone()),
+            None => self.inner.return_type(arg_types),
+        }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let typed = args.arg_fields.iter().zip(args.scalar_arguments);
         let typed = typed.filter(|(field, value)| is_typed(**value, field));
         let common = common(typed.map(|(field, _)| field.as_ref()));
+        let mut lists = args.arg_fields.iter().filter(|field| is_list(field.data_type()));
+        if let Some(list) = lists.next()
+            && args.arg_fields.iter().any(|field| is_text(field.data_type()))
+        {
+            let field = list.as_ref().clone().with_nullable(true);
+            return Ok(Arc::new(field.with_name(self.name())));
+        }
         let field = self.inner.return_field_from_args(args)?;
         Ok(match common {
             Some(common) => Arc::new(
@@ -145,7 +171,15 @@ impl ScalarUDFImpl for Alike {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(arg_types)
+        match list_beside_texts(arg_types) {
+            Some(_) => Ok(arg_types.to_vec()),
+            None => {
+                let fields = arg_types.iter();
+                let fields = fields.map(|data_type| Arc::new(Field::new("", data_type.clone(), true)));
+                let wanted = fields_with_udf(&fields.collect::<Vec<_>>(), self.inner.as_ref())?;
+                Ok(wanted.iter().map(|field| field.data_type().clone()).collect())
+            }
+        }
     }
 
     fn short_circuits(&self) -> bool {

@@ -117,7 +117,7 @@ pub fn rewritten(expr: &ast::Expr) -> Option<ast::Expr> {
     match expr {
         ast::Expr::CompoundFieldAccess { root, access_chain } => numbered::member(root, access_chain)
             .or_else(|| acl::member(root, access_chain))
-            .or_else(|| subscripted(root, access_chain)),
+            .or_else(|| subscripts::accessed(root, access_chain)),
         ast::Expr::Function(function) => numbered::subscripts(function)
             .or_else(|| acl::rows(function))
             .or_else(|| flattened(function)),
@@ -130,8 +130,6 @@ fn bound(number: &str) -> ast::Expr {
 }
 
 fn subscripted(root: &ast::Expr, chain: &[AccessExpr]) -> Option<ast::Expr> {
-    let (root, chain) = subscripts::column_before(root, chain);
-    let (root, chain) = (&root, chain);
     let subscripts = chain
         .iter()
         .map(|access| match access {

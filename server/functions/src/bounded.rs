@@ -53,6 +53,8 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_resource::memory::Memory;
+use millrace_sql::in_turn::in_turn;
+use millrace_sql::postgres::records::{NAMED_ROW, ROW};
 
 use crate::names;
 
@@ -68,10 +70,12 @@ const ASKED_BYTES: u64 = 1 << 20;
 const COPIES: usize = 4;
 
 /// Functions without limits: DataFusion knows them by what they are, and they hand on what they are given.
-const EXEMPT: [&str; 6] = [
+const EXEMPT: [&str; 8] = [
     "get_field",
     "named_struct",
     "struct",
+    ROW,
+    NAMED_ROW,
     "input_file_name",
     "file_row_index",
     "json_get",
@@ -152,7 +156,8 @@ pub fn physical(state: &SessionState, expression: Expr, schema: &DFSchema) -> Re
         .build();
     let simplifier = ExprSimplifier::new(context);
     let coerced = simplifier.coerce(in_expression(state, expression, schema)?, schema)?;
-    state.create_physical_expr(simplifier.simplify(coerced)?, schema)
+    let expression = state.create_physical_expr(simplifier.simplify(coerced)?, schema)?;
+    Ok(in_turn(expression, schema.as_arrow())?.data)
 }
 
 /// An expression whose calls have limits, before it is simplified. (The analyzer does it for plans.)

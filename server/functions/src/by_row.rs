@@ -6,24 +6,28 @@
 //! | `encode`, `decode` | [`encoded`] |
 //! | `unistr`, `normalize`, `is_normalized` | [`unicode`] |
 //! | `parse_ident` | [`identifiers`] |
-//! | `atan2d` | here |
+//! | `pg_size_bytes` | [`sizes`] |
+//! | `atan2d`, `chr`, `quote_ident` | here |
 
 mod encoded;
 mod identifiers;
+mod sizes;
 mod unicode;
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Float64Builder, ListBuilder, StringBuilder,
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder,
+    StringBuilder,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type};
+use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type};
 use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use millrace_postgres::error::SqlResult;
+use millrace_parser::quote_identifier;
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use crate::arguments::{no_such, on_arrays};
 
@@ -34,6 +38,10 @@ enum Kind {
     Bytes,
     Float,
     Boolean,
+    /// Of 32 bits.
+    Int,
+    /// Of 64 bits.
+    Long,
     Texts,
 }
 
@@ -44,6 +52,7 @@ enum Value<'a> {
     Bytes(&'a [u8]),
     Float(f64),
     Boolean(bool),
+    Long(i64),
 }
 
 /// A result.
@@ -52,6 +61,7 @@ enum Made {
     Bytes(Vec<u8>),
     Float(f64),
     Boolean(bool),
+    Long(i64),
     Texts(Vec<String>),
 }
 
@@ -64,7 +74,7 @@ struct Told {
     apply: fn(&[Value]) -> SqlResult<Made>,
 }
 
-const FUNCTIONS: [Told; 7] = [
+const FUNCTIONS: [Told; 10] = [
     Told {
         name: "encode",
         arguments: &[Kind::Bytes, Kind::Text],
@@ -124,7 +134,44 @@ const FUNCTIONS: [Told; 7] = [
             Ok(Made::Float(degrees))
         },
     },
+    Told {
+        name: "chr",
+        arguments: &[Kind::Int],
+        optional: 0,
+        result: Kind::Text,
+        apply: |row| character(integer(row, 0)).map(|character| Made::Text(character.into())),
+    },
+    Told {
+        name: "quote_ident",
+        arguments: &[Kind::Text],
+        optional: 0,
+        result: Kind::Text,
+        apply: |row| Ok(Made::Text(quote_identifier(text(row, 0)))),
+    },
+    Told {
+        name: "pg_size_bytes",
+        arguments: &[Kind::Text],
+        optional: 0,
+        result: Kind::Long,
+        apply: |row| sizes::bytes(text(row, 0)).map(Made::Long),
+    },
 ];
+
+/// The character of a code point.
+fn character(code: i64) -> SqlResult<char> {
+    let refused = |message: String| Err(SqlError::new(SqlState::ProgramLimitExceeded, message));
+    match u32::try_from(code) {
+        Err(_) => refused("character number must be positive".to_owned()),
+        Ok(0) => refused("null character not permitted".to_owned()),
+        Ok(code) => match char::from_u32(code) {
+            Some(character) => Ok(character),
+            None if code > u32::from(char::MAX) => {
+                refused(format!("requested character too large for encoding: {code}"))
+            }
+            None => refused(format!("requested character not valid for encoding: {code}")),
+        },
+    }
+}
 
 fn text<'a>(row: &[Value<'a>], at: usize) -> &'a str {
     match row.get(at) {
@@ -144,6 +191,13 @@ fn float(row: &[Value], at: usize) -> f64 {
     match row.get(at) {
         Some(Value::Float(value)) => *value,
         _ => f64::NAN,
+    }
+}
+
+fn integer(row: &[Value], at: usize) -> i64 {
+    match row.get(at) {
+        Some(Value::Long(value)) => *value,
+        _ => 0,
     }
 }
 
@@ -180,6 +234,8 @@ impl Kind {
             Kind::Bytes => DataType::Binary,
             Kind::Float => DataType::Float64,
             Kind::Boolean => DataType::Boolean,
+            Kind::Int => DataType::Int32,
+            Kind::Long => DataType::Int64,
             Kind::Texts => DataType::new_list(DataType::Utf8, true),
         }
     }
@@ -191,6 +247,7 @@ impl Kind {
                 Kind::Bytes => given.is_binary(),
                 Kind::Float => given.is_numeric(),
                 Kind::Boolean => given == &DataType::Boolean,
+                Kind::Int | Kind::Long => given.is_integer(),
                 Kind::Texts => false,
             }
     }
@@ -239,6 +296,8 @@ impl ScalarUDFImpl for ByRow {
                     Kind::Bytes => Value::Bytes(array.as_binary::<i32>().value(row)),
                     Kind::Float => Value::Float(array.as_primitive::<Float64Type>().value(row)),
                     Kind::Boolean => Value::Boolean(array.as_boolean().value(row)),
+                    Kind::Int => Value::Long(array.as_primitive::<Int32Type>().value(row).into()),
+                    Kind::Long => Value::Long(array.as_primitive::<Int64Type>().value(row)),
                 }
             };
             let made = (0..rows).map(|row| {
@@ -260,6 +319,7 @@ fn collected(kind: Kind, made: impl Iterator<Item = SqlResult<Option<Made>>>) ->
     let mut bytes = BinaryBuilder::new();
     let mut floats = Float64Builder::new();
     let mut booleans = BooleanBuilder::new();
+    let mut longs = Int64Builder::new();
     let mut lists = ListBuilder::new(StringBuilder::new());
     for made in made {
         match (kind, made?) {
@@ -267,11 +327,13 @@ fn collected(kind: Kind, made: impl Iterator<Item = SqlResult<Option<Made>>>) ->
             (_, Some(Made::Bytes(value))) => bytes.append_value(value),
             (_, Some(Made::Float(value))) => floats.append_value(value),
             (_, Some(Made::Boolean(value))) => booleans.append_value(value),
+            (_, Some(Made::Long(value))) => longs.append_value(value),
             (_, Some(Made::Texts(parts))) => lists.append_value(parts.into_iter().map(Some)),
             (Kind::Text, None) => texts.append_null(),
             (Kind::Bytes, None) => bytes.append_null(),
             (Kind::Float, None) => floats.append_null(),
             (Kind::Boolean, None) => booleans.append_null(),
+            (Kind::Int | Kind::Long, None) => longs.append_null(),
             (Kind::Texts, None) => lists.append_null(),
         }
     }
@@ -280,6 +342,7 @@ fn collected(kind: Kind, made: impl Iterator<Item = SqlResult<Option<Made>>>) ->
         Kind::Bytes => Arc::new(bytes.finish()),
         Kind::Float => Arc::new(floats.finish()),
         Kind::Boolean => Arc::new(booleans.finish()),
+        Kind::Int | Kind::Long => Arc::new(longs.finish()),
         Kind::Texts => Arc::new(lists.finish()),
     })
 }

@@ -4,6 +4,8 @@
 //! PostgreSQL and errors read the same. Floats and numerics are rounded to integers, not cut. Whatever DataFusion's own
 //! cast does equally well becomes that cast when the plan is simplified, so that its optimizer rules apply.
 
+mod rows;
+
 use std::sync::Arc;
 
 use arrow::array::{
@@ -29,6 +31,7 @@ use millrace_postgres::types::interval::intervals;
 use millrace_postgres::types::output::TextColumn;
 use millrace_postgres::types::parse::datetime::MICROS_PER_DAY;
 use millrace_postgres::types::{self, ANNOTATION, SqlType, digits, is_text, length_limit, parse};
+use millrace_sql::numeric::doubles_of;
 
 use crate::arguments::constant;
 use crate::arithmetic::range;
@@ -80,6 +83,8 @@ pub fn assignable(from: &Field, to: &Field) -> bool {
     let time = |data_type: &DataType| matches!(data_type, DataType::Time64(_) | DataType::Interval(_));
     match (from.data_type(), to.data_type()) {
         (DataType::Null, _) => true,
+        (DataType::Struct(_), DataType::Struct(_)) => rows::assignable(from, to),
+        (DataType::Struct(_), _) | (_, DataType::Struct(_)) => false,
         (from_type, to_type) if is_text(to_type) => !special(to) || is_text(from_type),
         (DataType::List(from), DataType::List(to)) => assignable(from, to),
         (from, to) => {
@@ -126,6 +131,14 @@ pub fn named(name: &str) -> Result<SqlType> {
     Ok(types::from_sql(&sql_type)?)
 }
 
+/// How many dimensions an array has; 0: it is none.
+fn dimensions(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::List(item) => 1 + dimensions(item.data_type()),
+        _ => 0,
+    }
+}
+
 fn is_fraction(data_type: &DataType) -> bool {
     matches!(
         data_type,
@@ -162,9 +175,24 @@ impl ScalarUDFImpl for PgCast {
                     (DataType::Decimal128(_, 0..), Some("numeric")) if self.name == NAME => {
                         SqlType::of(&args.arg_fields[0])
                     }
+                    // An array keeps its dimensions.
+                    _ if self.name == NAME => {
+                        let more = dimensions(source).saturating_sub(dimensions(&target.data_type).max(1));
+                        let is_array = dimensions(&target.data_type) > 0;
+                        (0..if is_array { more } else { 0 }).fold(target, |target, _| {
+                            SqlType::plain(DataType::List(Arc::new(target.field("item", true))))
+                        })
+                    }
                     _ => target,
                 };
                 let target = target.field(self.name, args.arg_fields[0].is_nullable());
+                let are_rows = matches!(
+                    (source, target.data_type()),
+                    (DataType::Struct(_), DataType::Struct(_))
+                );
+                if are_rows {
+                    rows::check(&args.arg_fields[0], &target)?;
+                }
                 // A quoted literal is read by the column's type, whatever that is.
                 let quoted = matches!(
                     args.scalar_arguments[0],
@@ -186,6 +214,7 @@ impl ScalarUDFImpl for PgCast {
                 if !is_text(from)
                     && !is_text(target.data_type())
                     && !is_time
+                    && !are_rows
                     && !can_cast_types(from, target.data_type())
                 {
                     return Err(SqlError::new(
@@ -215,11 +244,15 @@ impl ScalarUDFImpl for PgCast {
         // Fractions are rounded, and of floats only the digits that mean something become those of a numeric.
         let rounds = is_fraction(&source) && target.data_type.is_integer()
             || source.is_floating() && matches!(target.data_type, DataType::Decimal128(..))
-            || source.is_numeric() && target.data_type == DataType::Float32;
+            || source.is_numeric() && target.data_type == DataType::Float32
+            || matches!(source, DataType::Decimal128(..)) && target.data_type == DataType::Float64;
         let to_text = is_text(&target.data_type);
         // These are done value by value, see `convert`.
         let is_special = is_text(&source) && is_enum(&value.to_field(info.schema())?.1)
-            || matches!(source, DataType::Duration(_) | DataType::List(_))
+            || matches!(
+                source,
+                DataType::Duration(_) | DataType::List(_) | DataType::Struct(_)
+            )
             || matches!(
                 (&source, &target.data_type),
                 (DataType::Time64(_), DataType::Interval(_)) | (DataType::Interval(_), DataType::Time64(_))
@@ -232,7 +265,10 @@ impl ScalarUDFImpl for PgCast {
                 datafusion::logical_expr::cast(plain, target.data_type)
             }));
         }
-        if target.annotation.is_none() && source == DataType::Utf8 && to_text && !is_special {
+        // A text of another type, such as varchar(n), would stay one.
+        let is_plain = || -> Result<bool> { Ok(value.to_field(info.schema())?.1.metadata().is_empty()) };
+        let is_same = target.annotation.is_none() && source == DataType::Utf8 && to_text && !is_special;
+        if is_same && is_plain()? {
             return Ok(ExprSimplifyResult::Simplified(value.clone()));
         }
         // Whose argument it is was looked at.
@@ -270,6 +306,9 @@ fn explicit(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayRef> {
     match (types::element(from), types::element(to), to.data_type()) {
         (Some(from), Some(of), DataType::List(to)) => {
             elements(values, |values| explicit(&from, &of, values), to)
+        }
+        _ if matches!(from.data_type(), DataType::Struct(_)) && values.data_type() != to.data_type() => {
+            rows::converted(from, to, values, explicit)
         }
         _ => convert(from, to, values),
     }
@@ -347,6 +386,9 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayR
     if let (Some(from), Some(of), DataType::List(to)) = (types::element(from), types::element(to), target) {
         return elements(values, |values| convert(&from, &of, values), to);
     }
+    if let (DataType::Struct(_), DataType::Struct(_)) = (from.data_type(), target) {
+        return rows::converted(from, to, values, convert);
+    }
     if is_text(target) {
         // Through the text output, and then the input for what has a form of its own (varchar(n), jsonb).
         let texts = to_text(from, values)?;
@@ -372,6 +414,9 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayR
     if target == &DataType::Float32 && values.data_type().is_numeric() {
         return Ok(Arc::new(to_real(values)?));
     }
+    if target == &DataType::Float64 && matches!(values.data_type(), DataType::Decimal128(..)) {
+        return Ok(doubles_of(values)?);
+    }
     let converted = cast_with_options(values, target, &options);
     if converted.is_err() && values.data_type().is_numeric() && target.is_integer() {
         return Err(SqlError::new(
@@ -385,7 +430,7 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayR
 
 /// Numbers as `real`; what is too large for it, or too near to zero, is out of range.
 fn to_real(values: &ArrayRef) -> Result<Float32Array> {
-    let wide = arrow::compute::cast(values, &DataType::Float64)?;
+    let wide = doubles_of(values)?;
     let one = |value: f64| -> Result<f32> {
         #[expect(
             clippy::cast_possible_truncation,

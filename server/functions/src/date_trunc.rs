@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse::datetime::{MICROS_PER_DAY, civil_from_days, days_from_civil};
+use millrace_postgres::types::timestamptz;
 
 use crate::arguments::on_arrays;
 
@@ -148,9 +149,9 @@ impl ScalarUDFImpl for DateTrunc {
         let time = match time {
             DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
             DataType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
-            other if other.is_string() || other.is_null() || matches!(other, DataType::Date32) => {
-                DataType::Timestamp(TimeUnit::Microsecond, None)
-            }
+            // A date is the instant at which it begins.
+            DataType::Date32 => timestamptz(),
+            other if other.is_string() || other.is_null() => DataType::Timestamp(TimeUnit::Microsecond, None),
             other => {
                 return Err(plan_datafusion_err!(
                     "date_trunc takes a timestamp, a timestamptz, a date or an interval, not {other}"

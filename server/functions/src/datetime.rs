@@ -11,10 +11,12 @@
 //! | `timestamp_of_epoch(x)` | `to_timestamp(x)` |
 //! | `overlaps(t, t, t, t)` | `(t, t) OVERLAPS (t, t)` |
 
+mod overlaps;
+
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array,
+    Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, Int32Array,
     IntervalMonthDayNanoArray, TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
@@ -35,7 +37,7 @@ use millrace_postgres::types::{is_text, timestamptz};
 use crate::arguments::on_arrays;
 use crate::names;
 
-const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+pub(crate) const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 const DAYS_PER_MONTH: i128 = 30;
 
@@ -136,7 +138,10 @@ impl ScalarUDFImpl for DateTimeFunction {
             Function::Days => DataType::Int32,
             Function::DaysLater | Function::DaysEarlier => DataType::Date32,
             Function::OfEpoch => timestamptz(),
-            Function::Overlaps => DataType::Boolean,
+            Function::Overlaps => {
+                overlaps::check(arg_types)?;
+                DataType::Boolean
+            }
             Function::TimeZone => match arg_types.get(1) {
                 Some(DataType::Timestamp(_, None)) => timestamptz(),
                 _ => TIMESTAMP,
@@ -214,19 +219,8 @@ impl DateTimeFunction {
             }
             (Function::TimeZone, [zones, values]) => in_zone(zones, values)?,
             (Function::Overlaps, [start, end, other_start, other_end]) => {
-                let (start, end) = period(start, end)?;
-                let (other_start, other_end) = period(other_start, other_end)?;
-                let overlap: BooleanArray = (0..start.len())
-                    .map(|row| {
-                        let value =
-                            |side: &TimestampMicrosecondArray| side.is_valid(row).then(|| side.value(row));
-                        let (a, b) = in_order(value(&start)?, value(&end)?);
-                        let (c, d) = in_order(value(&other_start)?, value(&other_end)?);
-                        // Half-open periods; one without length is the instant at which it begins.
-                        Some(a == c || (a < c && c < b) || (c < a && a < d))
-                    })
-                    .collect();
-                Arc::new(overlap)
+                let periods = [start, end, other_start, other_end];
+                overlaps::overlap(&periods.map(Arc::clone))?
             }
             _ => return Err(exec_datafusion_err!("{} has other arguments", self.name())),
         })
@@ -261,24 +255,6 @@ fn days_later(dates: &ArrayRef, days: &ArrayRef, sign: i64) -> Result<ArrayRef> 
         })
         .collect::<SqlResult<Date32Array>>()?;
     Ok(Arc::new(out))
-}
-
-fn in_order(a: i64, b: i64) -> (i64, i64) {
-    if a <= b { (a, b) } else { (b, a) }
-}
-
-/// Beginning and end of a period, which is given by both or by its beginning and its length.
-fn period(
-    start: &ArrayRef,
-    end: &ArrayRef,
-) -> Result<(TimestampMicrosecondArray, TimestampMicrosecondArray)> {
-    let start = instants(start)?;
-    if matches!(end.data_type(), DataType::Interval(_)) {
-        let sum = arrow::compute::kernels::numeric::add(&start, end)?;
-        return Ok((start, instants(&sum)?));
-    }
-    let end = instants(end)?;
-    Ok((start, end))
 }
 
 /// Instants in microseconds; texts are read.
@@ -340,16 +316,18 @@ fn scaled(values: &ArrayRef, factors: &ArrayRef, scale: fn(f64, f64) -> f64) -> 
 }
 
 /// Scales each part; the fraction of a month becomes days, the fraction of a day time.
-fn scale_one(value: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> SqlResult<IntervalMonthDayNano> {
+pub(crate) fn scale_one(
+    value: IntervalMonthDayNano,
+    scale: impl Fn(f64) -> f64,
+) -> SqlResult<IntervalMonthDayNano> {
     const SECONDS_PER_DAY: f64 = 86_400.0;
-    let out_of_range = || SqlError::new(SqlState::DatetimeFieldOverflow, "interval out of range");
     // What a float makes of a fraction is rounded to microseconds.
     let rounded = |part: f64| (part * 1e6).round() / 1e6;
     let whole = |part: f64| -> SqlResult<i32> {
         #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
         (part.is_finite() && part.abs() <= f64::from(i32::MAX))
             .then_some(part as i32)
-            .ok_or_else(out_of_range)
+            .ok_or_else(interval_out_of_range)
     };
     let (months, days) = (scale(value.months.into()), scale(value.days.into()));
     let days_of_month = rounded(months.fract() * 30.0);
@@ -368,13 +346,17 @@ fn scale_one(value: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> SqlResu
         let micros = (scale((value.nanoseconds / 1000) as f64) + seconds * 1e6).round();
         (micros.is_finite() && micros.abs() < 9.2e15)
             .then_some(micros as i64)
-            .ok_or_else(out_of_range)?
+            .ok_or_else(interval_out_of_range)?
     };
     Ok(IntervalMonthDayNano::new(
         whole(months.trunc())?,
         whole(all_days)?,
         micros * 1000,
     ))
+}
+
+pub(crate) fn interval_out_of_range() -> SqlError {
+    SqlError::new(SqlState::DatetimeFieldOverflow, "interval out of range")
 }
 
 /// The difference of two instants in days of 24 hours, and time.

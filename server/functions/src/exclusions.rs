@@ -35,6 +35,8 @@ use datafusion::scalar::ScalarValue;
 use millrace_parser::ast::Exclusion;
 use millrace_postgres::error::{SqlError, SqlState};
 
+use crate::bounded::work::is_wanted;
+
 /// Takes the mark of an EXCLUDE, which the parser has put among the columns of PARTITION BY, and puts the function that it
 /// makes of another in the place of that. It comes before DataFusion's own planners, which plan `count(*)` as soon as they see it.
 #[derive(Debug)]
@@ -317,6 +319,7 @@ impl PartitionEvaluator for Evaluator {
     }
 
     fn evaluate(&mut self, values: &[ArrayRef], frame: &Range<usize>) -> Result<ScalarValue> {
+        is_wanted()?;
         let (own, rest) = values.split_at(self.arguments);
         let (filters, order) = rest.split_at(usize::from(self.has_filter));
         let row = self.row;
@@ -488,5 +491,55 @@ fn moving(function: &AggregateFunctionExpr) -> Result<Option<Box<dyn Accumulator
     match function.fun().name() {
         "count" | "sum" | "avg" => function.create_sliding_accumulator().map(Some),
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use arrow::array::Int64Array;
+    use millrace_resource::cpu::CpuScheduler;
+    use millrace_resource::error::ResourceError;
+    use millrace_schedule::cpu::QueryClass;
+
+    use super::*;
+
+    /// A partition is one step for whoever runs the query, however many rows and frames it has.
+    #[test]
+    fn a_partition_that_nobody_waits_for_ends() {
+        let cpu = CpuScheduler::start(1, None).unwrap();
+        let (tell, told) = mpsc::channel();
+        let task = cpu.spawn::<(), ResourceError>(QueryClass::Interactive, move |_| {
+            Box::pin(async move {
+                let mut evaluator = Evaluator {
+                    of: Of::Place(Place::First),
+                    exclusion: None,
+                    arguments: 1,
+                    has_filter: false,
+                    row: 0,
+                    peers: 0..0,
+                    counted: None,
+                };
+                let values: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![1, 2, 3]))];
+                let mut row = || evaluator.evaluate(&values, &(0..3));
+                tell.send(row().map(|_| ()).map_err(|error| error.to_string()))
+                    .unwrap();
+                let error = loop {
+                    if let Err(error) = row() {
+                        break error.to_string();
+                    }
+                };
+                tell.send(Err(error)).unwrap();
+                Ok(())
+            })
+        });
+        assert_eq!(told.recv().unwrap(), Ok(()));
+        drop(task);
+        let patience = Duration::from_secs(60);
+        let error = told.recv_timeout(patience).unwrap().unwrap_err();
+        assert!(error.contains("canceling statement"), "{error}");
+        cpu.stop();
     }
 }

@@ -1,27 +1,16 @@
 //! `sum` and `avg` of floats over frames that move, from which values are taken away again.
 //!
 //! DataFusion subtracts what leaves a frame: after an infinity every sum is NaN, and after 1e20 the small values are forgotten.
-//! Here NaN and the infinities are counted, and the rounding error of each step is carried along. Everything else is DataFusion's
-//! `avg`, under the same name.
-
-use std::sync::Arc;
+//! Here NaN and the infinities are counted, and the rounding error of each step is carried along.
 
 use arrow::array::{ArrayRef, AsArray};
-use arrow::datatypes::{DataType, FieldRef, Float64Type};
+use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, exec_err};
-use datafusion::functions_aggregate::average::avg_udaf;
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature,
-};
+use datafusion::logical_expr::Accumulator;
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::scalar::ScalarValue;
 
 use crate::arithmetic::range;
-
-/// `avg`.
-pub fn average() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::from(Average { inner: avg_udaf() }))
-}
 
 /// What is computed over a frame that moves; `None`: DataFusion's own does.
 pub(crate) fn over_frame(args: &AccumulatorArgs, is_average: bool) -> Option<Box<dyn Accumulator>> {
@@ -32,60 +21,6 @@ pub(crate) fn over_frame(args: &AccumulatorArgs, is_average: bool) -> Option<Box
         is_average,
         ..Frame::default()
     }))
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Average {
-    inner: Arc<AggregateUDF>,
-}
-
-impl AggregateUDFImpl for Average {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.inner.accumulator(args)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.inner.state_fields(args)
-    }
-
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.inner.groups_accumulator_supported(args)
-    }
-
-    fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        self.inner.create_groups_accumulator(args)
-    }
-
-    fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match over_frame(&args, true) {
-            Some(frame) => Ok(frame),
-            None => self.inner.create_sliding_accumulator(args),
-        }
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.inner.reverse_udf()
-    }
-
-    fn order_sensitivity(&self) -> datafusion::logical_expr::utils::AggregateOrderSensitivity {
-        self.inner.order_sensitivity()
-    }
 }
 
 /// The values in a frame.

@@ -4,6 +4,7 @@
 //! single value is in [`value`].
 
 mod cell;
+mod changed;
 mod path;
 pub mod value;
 mod written;
@@ -21,7 +22,7 @@ use datafusion::logical_expr::{
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::json::Node;
-use millrace_postgres::types::{ANNOTATION, SqlType, parse};
+use millrace_postgres::types::{ANNOTATION, SqlType};
 
 use self::cell::{Cell, document, items, nodes, read, refused, step, steps, text, texts};
 use self::path::Query;
@@ -53,6 +54,8 @@ enum Input {
     Strict,
     /// The same, with the NULLs among the elements of arrays.
     StrictWithNulls,
+    /// As they are, with all NULLs.
+    WithNulls,
     /// Values of any type, as JSON; a NULL is JSON's null.
     Any,
     /// Values of any type, as JSON; a NULL makes the result NULL.
@@ -107,6 +110,18 @@ const fn strict(name: &'static str, arguments: (usize, usize), output: Output, a
     }
 }
 
+const fn with_nulls(
+    name: &'static str,
+    arguments: (usize, usize),
+    output: Output,
+    apply: Apply,
+) -> Definition {
+    Definition {
+        input: Input::StrictWithNulls,
+        ..strict(name, arguments, output, apply)
+    }
+}
+
 const fn any(name: &'static str, arguments: (usize, usize), apply: Apply) -> Definition {
     Definition {
         name,
@@ -119,6 +134,8 @@ const fn any(name: &'static str, arguments: (usize, usize), apply: Apply) -> Def
 
 /// The name of the function whose results compare as its arguments do.
 pub const SORT_KEY: &str = "jsonb_sort_key";
+/// The name of what `SET j[..] = v` makes of a document: `jsonb_with_subscripts(j, v, ..)`.
+pub(crate) const WITH_SUBSCRIPTS: &str = "jsonb_with_subscripts";
 /// The name of the function that gives what a path leads to, as an array.
 pub const PATH_ITEMS: &str = "jsonb_path_items";
 
@@ -131,13 +148,13 @@ static FUNCTIONS: &[Definition] = &[
         let node = document(cells)?;
         Ok(text_or_null(step(&node, &cells[1])?))
     }),
-    strict("jsonb_path", (2, 2), Output::Same, |cells| {
+    with_nulls("jsonb_path", (2, 2), Output::Same, |cells| {
         let node = document(cells)?;
-        Ok(value::at_path(&node, texts(&cells[1])?).map_or(Out::Null, |node| Out::Text(node.written())))
+        Ok(changed::found(&node, &cells[1])?.map_or(Out::Null, |node| Out::Text(node.written())))
     }),
-    strict("jsonb_path_text", (2, 2), Output::Text, |cells| {
+    with_nulls("jsonb_path_text", (2, 2), Output::Text, |cells| {
         let node = document(cells)?;
-        Ok(text_or_null(value::at_path(&node, texts(&cells[1])?)))
+        Ok(text_or_null(changed::found(&node, &cells[1])?))
     }),
     strict("jsonb_extract_path", (1, MANY), Output::Same, |cells| {
         let node = document(cells)?;
@@ -185,19 +202,27 @@ static FUNCTIONS: &[Definition] = &[
         };
         Ok(Out::Text(node.written()))
     }),
-    strict("jsonb_delete_path", (2, 2), Output::Jsonb, |cells| {
-        Ok(Out::Text(
-            value::without_path(document(cells)?, texts(&cells[1])?)?.written(),
-        ))
-    }),
-    strict("jsonb_set", (3, 4), Output::Jsonb, |cells| {
+    with_nulls("jsonb_delete_path", (2, 2), Output::Jsonb, changed::without),
+    with_nulls("jsonb_set", (3, 4), Output::Jsonb, |cells| {
         let create = !matches!(cells.get(3), Some(Cell::Boolean(false)));
-        let put = if create { Put::Always } else { Put::There };
-        with_path(cells, put)
+        changed::with_path(cells, if create { Put::Always } else { Put::There })
     }),
-    strict("jsonb_insert", (3, 4), Output::Jsonb, |cells| {
+    Definition {
+        input: Input::WithNulls,
+        ..strict("jsonb_set_lax", (3, 5), Output::Jsonb, changed::set_lax)
+    },
+    Definition {
+        input: Input::WithNulls,
+        ..strict(
+            WITH_SUBSCRIPTS,
+            (3, MANY),
+            Output::Jsonb,
+            changed::with_subscripts,
+        )
+    },
+    with_nulls("jsonb_insert", (3, 4), Output::Jsonb, |cells| {
         let after = matches!(cells.get(3), Some(Cell::Boolean(true)));
-        with_path(cells, if after { Put::After } else { Put::Before })
+        changed::with_path(cells, if after { Put::After } else { Put::Before })
     }),
     strict("jsonb_strip_nulls", (1, 1), Output::Jsonb, |cells| {
         Ok(Out::Text(value::without_nulls(document(cells)?).written()))
@@ -264,13 +289,9 @@ static FUNCTIONS: &[Definition] = &[
         let first = query.all()?.into_iter().next();
         Ok(first.map_or(Out::Null, |item| Out::Text(item.written())))
     }),
-    Definition {
-        name: "jsonb_object",
-        arguments: (1, 2),
-        input: Input::StrictWithNulls,
-        output: Output::Jsonb,
-        apply: |cells| Ok(Out::Text(of_texts(cells)?.written())),
-    },
+    with_nulls("jsonb_object", (1, 2), Output::Jsonb, |cells| {
+        Ok(Out::Text(of_texts(cells)?.written()))
+    }),
     strict("jsonb_object_of_pairs", (1, 1), Output::Jsonb, |cells| {
         let pairs = texts(&cells[0])?.iter().map(|pair| match read(pair)? {
             Node::Array(pair) => {
@@ -371,21 +392,6 @@ fn may_search(node: &Node<'_>, keys: &[&str]) -> SqlResult<()> {
         _ => 1,
     };
     work::allowed("looking for keys in jsonb", members as u64, keys.len() as u64)
-}
-
-/// The document with the value of the third argument at the path of the second.
-fn with_path(cells: &[Cell<'_>], put: Put) -> SqlResult<Out> {
-    let owned;
-    let path = match &cells[1] {
-        // A path that is written as a text has not the type of an array yet.
-        Cell::Text(written) => {
-            owned = parse::array::texts(written)?;
-            owned.iter().map(String::as_str).collect()
-        }
-        other => texts(other)?.to_vec(),
-    };
-    let set = value::with_path(document(cells)?, &path, &document(&cells[2..])?, put)?;
-    Ok(Out::Text(set.written()))
 }
 
 fn boolean_or_null(value: Option<bool>) -> Out {
@@ -499,7 +505,11 @@ impl ScalarUDFImpl for Jsonb {
             let mut out = Vec::with_capacity(rows);
             let mut budget = Budget::new(definition.name);
             for row in 0..rows {
-                let cells: Option<Vec<Cell<'_>>> = columns.iter().map(|column| column.cell(row)).collect();
+                let cells = columns.iter().map(|column| match definition.input {
+                    Input::WithNulls => Some(column.cell(row).unwrap_or(Cell::Null)),
+                    _ => column.cell(row),
+                });
+                let cells: Option<Vec<Cell<'_>>> = cells.collect();
                 let value = match cells {
                     Some(cells) => (definition.apply)(&cells)?,
                     None => Out::Null,
@@ -596,7 +606,9 @@ impl Argument {
                     SqlError::unsupported("arrays of several dimensions are not supported here")
                 })?;
                 match input {
-                    Input::StrictWithNulls => Argument::Items(lists.as_list::<i32>().clone()),
+                    Input::StrictWithNulls | Input::WithNulls => {
+                        Argument::Items(lists.as_list::<i32>().clone())
+                    }
                     _ => Argument::Lists(lists.as_list::<i32>().clone()),
                 }
             }
@@ -658,7 +670,11 @@ mod tests {
         );
         assert_eq!(apply("jsonb_get_text", &[object(), Cell::Text("n")]), None);
         assert_eq!(
-            apply("jsonb_path_text", &[object(), Cell::Texts(vec!["a", "b", "0"])]).as_deref(),
+            apply(
+                "jsonb_path_text",
+                &[object(), Cell::Items(vec![Some("a"), Some("b"), Some("0")])]
+            )
+            .as_deref(),
             Some("x")
         );
         assert_eq!(

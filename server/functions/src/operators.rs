@@ -11,10 +11,10 @@ use datafusion::functions_nested::expr_fn::{array_has_all, array_has_any};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use millrace_postgres::types::{ANNOTATION, enumeration, sql_name};
+use millrace_postgres::types::{ANNOTATION, enumeration, is_text, sql_name};
 
 use crate::datetime::{self, Function};
-use crate::quoted::beside_time;
+use crate::quoted::{beside_time, narrowed};
 use crate::sql::type_check;
 use crate::{cast as pg_cast, jsonb};
 
@@ -116,6 +116,14 @@ impl ExprPlanner for PgOperators {
             type_check::sides(&expr.left, &operator.to_string(), &expr.right, schema)?;
         }
         let kinds = (kind(&expr.left, &left), kind(&expr.right, &right));
+        if expr.op == BinaryOperator::StringConcat {
+            rows_as_texts(&mut expr, (&left, &right));
+        }
+        if expr.op == BinaryOperator::StringConcat
+            && let Some(list) = beside_list(&mut expr, kinds, (&left, &right))
+        {
+            return Ok(PlannerResult::Planned(list));
+        }
         Ok(match planned(&expr, kinds, (&left, &right)) {
             Some(planned) => PlannerResult::Planned(planned),
             None => PlannerResult::Original(expr),
@@ -133,6 +141,36 @@ fn planned(expr: &RawBinaryExpr, kinds: (Kind, Kind), fields: (&FieldRef, &Field
             _ if kinds.0 == Kind::List || kinds.1 == Kind::List => sets(expr, kinds, fields),
             _ => None,
         })
+}
+
+/// `||` of a row and a text: the row is written as a text.
+fn rows_as_texts(expr: &mut RawBinaryExpr, (left, right): (&Field, &Field)) {
+    let is_row = |field: &Field| matches!(field.data_type(), DataType::Struct(_));
+    let side = match (is_row(left), is_row(right)) {
+        (true, false) if is_text(right.data_type()) => &mut expr.left,
+        (false, true) if is_text(left.data_type()) => &mut expr.right,
+        _ => return,
+    };
+    let row = std::mem::replace(side, lit(""));
+    *side = pg_cast::udf().call(vec![row, lit("text")]);
+}
+
+/// `||` of an array and a literal: NULL adds nothing, and a quoted literal is an array, too. What is planned already is given back.
+fn beside_list(expr: &mut RawBinaryExpr, kinds: (Kind, Kind), fields: (&Field, &Field)) -> Option<Expr> {
+    let (list, literal, field, kind) = match kinds {
+        (Kind::List, other) if other != Kind::List => (&expr.left, &mut expr.right, fields.0, other),
+        (other, Kind::List) if other != Kind::List => (&expr.right, &mut expr.left, fields.1, other),
+        _ => return None,
+    };
+    if matches!(literal, Expr::Literal(value, None) if value.data_type().is_null()) {
+        return Some(list.clone());
+    }
+    if kind == Kind::Unknown {
+        *literal = read_as(literal.clone(), &sql_name(field));
+    } else if matches!(field.data_type(), DataType::List(item) if item.data_type() == &DataType::Int32) {
+        *literal = narrowed(std::mem::take(literal));
+    }
+    None
 }
 
 /// What compares the elements of two arrays; a quoted literal is one of the other side's type.
@@ -200,6 +238,10 @@ fn json(expr: &RawBinaryExpr, (left, right): (Kind, Kind)) -> Option<Expr> {
     let may_be_json = |kind| is_json(kind) || matches!(kind, Kind::Unknown | Kind::Text);
     let call = |name: &str, left: &Expr, right: Expr| Some(jsonb::udf(name).call(vec![left.clone(), right]));
     let plain = || expr.right.clone();
+    let document = |side: &Expr, kind: Kind| match kind {
+        Kind::Unknown => read_as(side.clone(), "jsonb"),
+        _ => side.clone(),
+    };
     let texts = || match right {
         Kind::Unknown | Kind::Text => read_as(expr.right.clone(), "text[]"),
         _ => expr.right.clone(),
@@ -215,19 +257,27 @@ fn json(expr: &RawBinaryExpr, (left, right): (Kind, Kind)) -> Option<Expr> {
         BinaryOperator::AtQuestion if may_be_json(left) => call("jsonb_path_exists_opr", &expr.left, plain()),
         BinaryOperator::AtAt if may_be_json(left) => call("jsonb_path_match_opr", &expr.left, plain()),
         BinaryOperator::HashMinus if may_be_json(left) => call("jsonb_delete_path", &expr.left, texts()),
-        BinaryOperator::AtArrow if left == Kind::Jsonb || right == Kind::Jsonb => {
-            call("jsonb_contains", &expr.left, plain())
-        }
-        BinaryOperator::ArrowAt if left == Kind::Jsonb || right == Kind::Jsonb => {
-            call("jsonb_contains", &expr.right, expr.left.clone())
-        }
+        BinaryOperator::AtArrow if left == Kind::Jsonb || right == Kind::Jsonb => call(
+            "jsonb_contains",
+            &document(&expr.left, left),
+            document(&expr.right, right),
+        ),
+        BinaryOperator::ArrowAt if left == Kind::Jsonb || right == Kind::Jsonb => call(
+            "jsonb_contains",
+            &document(&expr.right, right),
+            document(&expr.left, left),
+        ),
         BinaryOperator::StringConcat
             if matches!(
                 (left, right),
                 (Kind::Jsonb, Kind::Jsonb | Kind::Unknown) | (Kind::Unknown, Kind::Jsonb)
             ) =>
         {
-            call("jsonb_concat", &expr.left, plain())
+            call(
+                "jsonb_concat",
+                &document(&expr.left, left),
+                document(&expr.right, right),
+            )
         }
         BinaryOperator::Minus if left == Kind::Jsonb => call("jsonb_delete", &expr.left, plain()),
         _ => None,

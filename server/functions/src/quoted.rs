@@ -22,6 +22,13 @@ pub(crate) fn narrowed(expr: Expr) -> Expr {
             Ok(small) => Expr::Literal(ScalarValue::Int32(Some(small)), metadata),
             Err(_) => Expr::Literal(ScalarValue::Int64(Some(value)), metadata),
         },
+        // A sign before a sign.
+        Expr::Negative(inner) => match narrowed(*inner) {
+            Expr::Literal(ScalarValue::Int32(Some(value)), metadata) if value != i32::MIN => {
+                Expr::Literal(ScalarValue::Int32(Some(-value)), metadata)
+            }
+            inner => Expr::Negative(Box::new(inner)),
+        },
         other => other,
     }
 }
@@ -92,8 +99,9 @@ pub(crate) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
             other.data_type(),
             DataType::Boolean | DataType::Binary | DataType::List(_)
         );
+    let read = |field: &Field| parse::value(field, Some(text)).map_err(|error| error.of_literal(text));
     if is_enum(other) {
-        let held = arguments::constant(&parse::value(other, Some(text))?)?;
+        let held = arguments::constant(&read(other)?)?;
         return Ok(Some(Expr::Literal(
             held,
             Some(FieldMetadata::from(other.metadata())),
@@ -107,12 +115,12 @@ pub(crate) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
         match exact_digits(text) {
             Some((precision, scale)) => {
                 let exact = Field::new("", DataType::Decimal128(precision, scale), true);
-                parse::value(&exact, Some(text))?
+                read(&exact)?
             }
-            None => parse::value(other, Some(text))?,
+            None => read(other)?,
         }
     } else {
-        parse::value(other, Some(text))?
+        read(other)?
     };
     Ok(Some(Expr::Literal(arguments::constant(&value)?, None)))
 }

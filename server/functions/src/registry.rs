@@ -8,10 +8,10 @@ use datafusion::execution::FunctionRegistry;
 use crate::bounded::Room;
 use crate::sql::quantified;
 use crate::{
-    alike, arithmetic, arrays, buckets, by_pattern, by_row, bytes, cast, date_bin, date_part, date_trunc,
-    datetime, domain, encoding, enums, float_frames, format, integers, jsonb, length, made_times, numeric,
-    operators, ordered_set, ranking, regex, scale, series, sum, system, text, trigonometry, trim_array,
-    without, zoned_shift,
+    alike, arithmetic, arrays, average, buckets, by_pattern, by_row, bytes, cast, clock, date_bin, date_part,
+    date_trunc, datetime, domain, encoding, enums, format, integers, jsonb, length, made_times, numeric,
+    operators, ordered_set, ranking, records, regex, scale, series, shifted, spread, sum, system, text,
+    text_or_bytes, trigonometry, trim_array, without, zoned_shift,
 };
 
 /// Registers all of them. Aggregates whose values grow take memory in the room.
@@ -40,6 +40,7 @@ pub fn register(registry: &mut dyn FunctionRegistry, room: &Room) -> Result<()> 
         .chain(numeric::udfs())
         .chain(integers::udfs())
         .chain(text::udfs())
+        .chain(text_or_bytes::udfs())
         .chain(encoding::udfs())
         .chain(regex::udfs())
         .chain(arrays::udfs())
@@ -50,21 +51,26 @@ pub fn register(registry: &mut dyn FunctionRegistry, room: &Room) -> Result<()> 
         .chain(bytes::udfs())
         .chain(by_row::udfs())
         .chain(scale::udfs())
+        .chain(records::udfs())
         .chain([
             zoned_shift::series(),
             series::udf(),
             domain::udf(),
             buckets::udf(),
             trim_array::udf(),
+            clock::udf(),
         ])
     {
         registry.register_udf(function)?;
     }
-    for function in ranking::udwfs() {
+    for function in ranking::udwfs().into_iter().chain(shifted::udwfs()) {
         registry.register_udwf(function)?;
     }
     registry.register_udaf(sum::udaf())?;
-    registry.register_udaf(float_frames::average())?;
+    registry.register_udaf(average::udaf())?;
+    for function in spread::udafs() {
+        registry.register_udaf(function)?;
+    }
     for function in without::udafs(room).into_iter().chain(ordered_set::udafs(room)) {
         registry.register_udaf(function)?;
     }

@@ -10,8 +10,10 @@
 //! | `hypothetical` | the syntax tree | `rank(x) WITHIN GROUP (ORDER BY y)` |
 //! | `json_aggregates` | the syntax tree | `jsonb_agg`, `jsonb_object_agg` |
 //! | `set_returning`, `rows_from` | the syntax tree | functions in FROM |
+//! | `search` | the syntax tree | SEARCH and CYCLE of WITH RECURSIVE |
 //! | `with_ties` | the syntax tree | FETCH FIRST .. WITH TIES |
 //! | [`column_names`] | the syntax tree | what columns are called that a query does not name |
+//! | [`alike_literals`] | the bound plan | literals in CASE, `coalesce` and the like |
 //! | [`comparisons`] | the bound plan | literals beside what has a type only then, in IN and BETWEEN |
 //! | [`equality`] | the bound plan | groups, sets and joins of jsonb and interval by value |
 //! | `enum_arguments` | the bound plan | enums as arguments of functions |
@@ -25,6 +27,7 @@
 //!
 //! It uses the functions beside it; none of these uses it.
 
+pub mod alike_literals;
 pub mod bound;
 mod calls;
 pub mod clock_words;
@@ -34,7 +37,7 @@ mod enum_arguments;
 pub mod equality;
 mod hypothetical;
 mod json_aggregates;
-pub mod literal_casts;
+mod literal_inputs;
 pub mod literals;
 mod named_arguments;
 pub mod named_types;
@@ -44,6 +47,7 @@ mod quoted_arguments;
 pub mod rewrite;
 mod row_values;
 mod rows_from;
+mod search;
 mod set_returning;
 pub mod sort_key;
 mod stored_texts;

@@ -20,7 +20,10 @@ use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::{SqlError, SqlState};
 use millrace_postgres::types::NUMERIC_PRECISION;
 
+use crate::digits::{plus, too_many_digits};
 use crate::float_frames::over_frame;
+use crate::grouped::{counts, each};
+use crate::interval_sum::{self, is_interval};
 
 /// The type of the sums while they are made.
 fn state_type(of: &DataType) -> DataType {
@@ -42,16 +45,6 @@ struct Sum {
 
 fn checked(return_type: &DataType, is_distinct: bool) -> bool {
     matches!(return_type, DataType::Int64 | DataType::Decimal128(..)) && !is_distinct
-}
-
-fn too_many_digits() -> SqlError {
-    SqlError::new(SqlState::NumericValueOutOfRange, "value overflows numeric format")
-        .with_detail(format!("A numeric has at most {NUMERIC_PRECISION} digits."))
-}
-
-/// A sum of sums, or of a sum and a value.
-fn plus(left: i128, right: i128) -> Result<i128> {
-    left.checked_add(right).ok_or_else(|| too_many_digits().into())
 }
 
 /// A sum of numerics, if a numeric can be so large.
@@ -101,6 +94,9 @@ impl AggregateUDFImpl for Sum {
         if checked(args.return_type(), args.is_distinct) {
             return Ok(Box::new(OneSum::of(args.return_type())));
         }
+        if is_interval(args.return_type()) {
+            return interval_sum::accumulator(&args, false);
+        }
         self.inner.accumulator(args)
     }
 
@@ -110,11 +106,14 @@ impl AggregateUDFImpl for Sum {
             let state = state_type(args.return_type());
             return Ok(vec![Arc::new(Field::new(name, state, true))]);
         }
+        if is_interval(args.return_type()) {
+            return Ok(interval_sum::state_fields(args.name));
+        }
         self.inner.state_fields(args)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.inner.groups_accumulator_supported(args)
+        !is_interval(args.return_type()) && self.inner.groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
@@ -127,6 +126,9 @@ impl AggregateUDFImpl for Sum {
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if checked(args.return_type(), args.is_distinct) {
             return Ok(Box::new(OneSum::of(args.return_type())));
+        }
+        if is_interval(args.return_type()) {
+            return interval_sum::accumulator(&args, false);
         }
         if let Some(frame) = over_frame(&args, false) {
             return Ok(frame);
@@ -252,19 +254,9 @@ impl GroupSums {
         total: usize,
     ) -> Result<()> {
         self.sums.resize(total.max(self.sums.len()), None);
-        if values.null_count() == 0 && filter.is_none() {
-            for (value, group) in values.values().iter().zip(groups) {
-                self.add(*group, *value)?;
-            }
-            return Ok(());
-        }
-        for ((row, value), group) in values.iter().enumerate().zip(groups) {
-            let taken = filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
-            if taken && let Some(value) = value {
-                self.add(*group, value)?;
-            }
-        }
-        Ok(())
+        each(values, groups, filter, |row, group| {
+            self.add(group, values.value(row))
+        })
     }
 }
 
@@ -317,10 +309,7 @@ impl GroupsAccumulator for GroupSums {
     ) -> Result<Vec<ArrayRef>> {
         let values = digits(&values[0])?;
         let sums: Decimal128Array = (0..values.len())
-            .map(|row| {
-                let taken = opt_filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
-                (taken && values.is_valid(row)).then(|| values.value(row))
-            })
+            .map(|row| (values.is_valid(row) && counts(opt_filter, row)).then(|| values.value(row)))
             .collect();
         Ok(vec![Arc::new(sums.with_data_type(state_type(&self.target)))])
     }

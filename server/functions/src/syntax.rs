@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::ast::{
     self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
     ObjectName, ObjectNamePart, Statement, Value,
 };
+use millrace_parser::string_value;
 use millrace_postgres::error::{SqlError, SqlResult};
 
 /// A text of ours as a query.
@@ -54,8 +55,13 @@ pub fn cast_literal(expr: &Expr) -> Option<(Option<&str>, &str)> {
     };
     match (&value.value, &name.value) {
         _ if !is_cast => None,
-        (Value::Null, Value::SingleQuotedString(name)) => Some((None, name)),
-        (Value::SingleQuotedString(text), Value::SingleQuotedString(name)) => Some((Some(text), name)),
+        (Value::Null, Value::SingleQuotedString(name) | Value::EscapedStringLiteral(name)) => {
+            Some((None, name))
+        }
+        (
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text),
+            Value::SingleQuotedString(name) | Value::EscapedStringLiteral(name),
+        ) => Some((Some(text), name)),
         _ => None,
     }
 }
@@ -92,7 +98,7 @@ pub fn assigned(value: &Expr, type_name: &str, column: &str) -> Expr {
 
 /// A string literal.
 pub fn text(value: &str) -> Expr {
-    Expr::value(Value::SingleQuotedString(value.to_string()))
+    Expr::value(string_value(value))
 }
 
 /// A number as it is written.
@@ -131,7 +137,9 @@ pub fn arguments(function: &Function) -> Vec<&Expr> {
 pub fn literal_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) | Value::Number(text, _) => Some(text.clone()),
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) | Value::Number(text, _) => {
+                Some(text.clone())
+            }
             _ => None,
         },
         Expr::Cast { expr, .. } | Expr::Nested(expr) => literal_text(expr),

@@ -68,6 +68,10 @@ sql_states! {
     InvalidArgumentForPowerFunction = "2201F",
     /// A field of an interval is too large.
     IntervalFieldOverflow = "22015",
+    /// A number of parts that is not positive.
+    InvalidArgumentForNtile = "22014",
+    /// A frame that begins or ends a negative number of rows away.
+    InvalidPrecedingOrFollowingSize = "22013",
     /// A place of nth_value that is no row's.
     InvalidArgumentForNthValue = "22016",
     /// Bounds or a count that make no buckets.
@@ -273,11 +277,11 @@ pub struct SqlError {
     pub code: SqlState,
     /// Where in the SQL text, in characters, the first being 1.
     pub position: Option<usize>,
-    /// What of the catalog it is about.
+    /// What of the catalog or of the statement it is about.
     pub about: Option<Box<About>>,
 }
 
-/// What an error is about, by names.
+/// What an error is about.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct About {
     /// The schema of the relation.
@@ -288,6 +292,8 @@ pub struct About {
     pub column: Option<String>,
     /// Its constraint.
     pub constraint: Option<String>,
+    /// A literal of the statement instead of all that: its place is not known where it is read.
+    pub literal: Option<String>,
 }
 
 impl SqlError {
@@ -299,6 +305,7 @@ impl SqlError {
             table: table.to_owned(),
             column: None,
             constraint: Some(constraint.to_owned()),
+            literal: None,
         }));
         self
     }
@@ -311,6 +318,7 @@ impl SqlError {
             table: table.to_owned(),
             column: Some(column.to_owned()),
             constraint: None,
+            literal: None,
         }));
         self
     }
@@ -375,6 +383,21 @@ impl SqlError {
     pub fn with_context(mut self, context: impl Into<String>) -> Self {
         self.context = Some(context.into().into_boxed_str());
         self
+    }
+
+    /// Adds the literal of the statement that is wrong.
+    #[must_use]
+    pub fn of_literal(mut self, text: &str) -> Self {
+        self.about = Some(Box::new(About {
+            literal: Some(text.to_owned()),
+            ..About::default()
+        }));
+        self
+    }
+
+    /// The literal of the statement that is wrong.
+    pub fn literal(&self) -> Option<&str> {
+        self.about.as_ref()?.literal.as_deref()
     }
 
     /// Adds the position, in characters, the first being 1.

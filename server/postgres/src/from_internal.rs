@@ -5,9 +5,10 @@
 
 mod numbers;
 mod planning;
+mod schema;
+mod views;
 
 use arrow::error::ArrowError;
-use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use millrace_engine::RuntimeError;
 use millrace_operator::error::OperatorError;
@@ -18,10 +19,11 @@ use millrace_sql::{Fault, Faulty};
 use millrace_storage::StorageError;
 
 use self::numbers::{cast, numeric_overflow, overflow};
-use self::planning::{known_plan_error, no_operator, of_limit};
+use self::planning::{known_plan_error, no_operator, of_frame, of_limit};
+use self::schema::schema;
+pub use self::views::view_message;
 use crate::error::input::shortened;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::names::did_you_mean;
 
 /// A statement that does not parse.
 pub fn parse(error: ParseError) -> SqlError {
@@ -77,6 +79,7 @@ fn faulty(Faulty { fault, message }: Faulty) -> SqlError {
         Fault::UndefinedColumn => SqlState::UndefinedColumn,
         Fault::UndefinedTable => SqlState::UndefinedTable,
         Fault::UndefinedFunction => SqlState::UndefinedFunction,
+        Fault::WrongObjectType => SqlState::WrongObjectType,
         Fault::TooComplex => SqlState::StatementTooComplex,
         Fault::LimitExceeded => SqlState::ProgramLimitExceeded,
         Fault::AmbiguousColumn => SqlState::AmbiguousColumn,
@@ -106,7 +109,7 @@ pub fn runtime(error: RuntimeError) -> SqlError {
             SqlState::ObjectNotInPrerequisiteState,
             format!("materialized view \"{view}\" failed"),
         )
-        .with_detail(why)
+        .with_detail(view_message(&why))
         .with_hint("Drop it and create it again."),
         RuntimeError::Operator(error) => operator(error),
         error @ RuntimeError::UnknownWorker(_) => SqlError::new(SqlState::UndefinedObject, error.to_string())
@@ -137,7 +140,8 @@ fn operator(error: OperatorError) -> SqlError {
         OperatorError::DataFusion(error) => datafusion(error),
         OperatorError::Resource(error) => resource(error),
         error @ OperatorError::ExpressionFailed(_) => {
-            SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
+            let message = view_message(&error.to_string());
+            SqlError::new(SqlState::ObjectNotInPrerequisiteState, message)
         }
         error @ OperatorError::EndlessRecursion { .. } => {
             SqlError::new(SqlState::ProgramLimitExceeded, error.to_string())
@@ -385,44 +389,6 @@ fn pattern(message: &str) -> SqlError {
     )
 }
 
-fn schema(error: SchemaError) -> SqlError {
-    match error {
-        SchemaError::AmbiguousReference { field } => SqlError::new(
-            SqlState::AmbiguousColumn,
-            format!("column reference \"{}\" is ambiguous", field.name()),
-        ),
-        SchemaError::DuplicateQualifiedField { name, .. }
-        | SchemaError::DuplicateUnqualifiedField { name } => SqlError::new(
-            SqlState::DuplicateColumn,
-            format!("column \"{name}\" specified more than once"),
-        ),
-        SchemaError::FieldNotFound { field, valid_fields } => {
-            let names = valid_fields.iter().map(|column| column.name());
-            let hint = did_you_mean(field.name(), names);
-            if let Some(relation) = &field.relation
-                && !valid_fields.is_empty()
-                && valid_fields.iter().all(|column| {
-                    column
-                        .relation
-                        .as_ref()
-                        .is_some_and(|known| known.table() != relation.table())
-                })
-            {
-                return SqlError::new(
-                    SqlState::UndefinedTable,
-                    format!("missing FROM-clause entry for table \"{}\"", relation.table()),
-                );
-            }
-            let name = match &field.relation {
-                Some(relation) => format!("{}.{}", relation.table(), field.name()),
-                None => format!("\"{}\"", field.name()),
-            };
-            SqlError::new(SqlState::UndefinedColumn, format!("column {name} does not exist"))
-                .with_hint_opt(hint)
-        }
-    }
-}
-
 /// What DataFusion's planner has no way for.
 fn not_implemented(message: &str) -> SqlError {
     let text = plain(message);
@@ -487,7 +453,9 @@ fn planning(message: &str) -> SqlError {
         )
         .with_hint_opt(hint);
     }
-    let known = of_limit(&text).or_else(|| no_operator(&text));
+    let known = of_limit(&text)
+        .or_else(|| of_frame(&text))
+        .or_else(|| no_operator(&text));
     if let Some(error) = known.or_else(|| known_plan_error(&text, &lower)) {
         return error;
     }
@@ -523,6 +491,12 @@ fn execution(message: &str) -> SqlError {
     let lower = text.to_lowercase();
     if lower.contains("divide by zero") || lower.contains("division by zero") {
         SqlError::new(SqlState::DivisionByZero, "division by zero")
+    } else if let Some(name) = without_value(&text) {
+        // Statements that take no parameters are planned with what is written.
+        SqlError::new(
+            SqlState::UndefinedParameter,
+            format!("there is no parameter {name}"),
+        )
     } else if lower.contains("subquery") && lower.contains("more than one row") {
         SqlError::new(
             SqlState::CardinalityViolation,
@@ -540,6 +514,14 @@ fn execution(message: &str) -> SqlError {
     } else {
         SqlError::new(SqlState::InvalidParameterValue, text)
     }
+}
+
+/// The parameter that has no value, if that is what is wrong.
+fn without_value(message: &str) -> Option<&str> {
+    let (name, _) = message
+        .strip_prefix("Placeholder '")?
+        .split_once("' was not provided a value")?;
+    Some(name)
 }
 
 /// A message without DataFusion's prefixes and advice to report a bug.

@@ -13,17 +13,20 @@
 //! | json, jsonb | Utf8, jsonb in PostgreSQL's normal form | `json`, `jsonb` |
 //! | t[] | List | the element's |
 //! | an enum | Utf8, see [`enumeration`] | `enum`, its oid and its name |
+//! | a composite type; a record | Struct, see [`composite`] | `composite`, its oid and its name; none |
 //!
 //! Where Arrow has no type of its own, the field's metadata says what the column is, under [`ANNOTATION`]; comparisons
 //! and casts of uuid and jsonb are then those of their texts, which order the same way. `numeric` without a precision is
 //! held with ten digits after the point; char(n) is held without its padding.
 
+pub mod composite;
 pub mod digits;
 pub mod enumeration;
 pub mod interval;
 pub mod interval_fields;
 pub mod json;
 pub mod jsonpath;
+mod lengths;
 pub mod named;
 pub mod output;
 pub mod padding;
@@ -41,7 +44,9 @@ use postgres_types::Type;
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::from_internal;
+use crate::types::composite::CompositeType;
 use crate::types::enumeration::{EnumType, VALUES};
+pub use crate::types::lengths::length_limit;
 
 /// The key in a field's metadata under which the name of the SQL type stands where Arrow's says too little.
 pub const ANNOTATION: &str = "millrace.type";
@@ -157,17 +162,17 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
         Sql::Float(_) | Sql::Double(_) | Sql::DoublePrecision | Sql::Float8 => {
             SqlType::plain(DataType::Float64)
         }
-        Sql::Numeric(info) | Sql::Decimal(info) | Sql::Dec(info) => numeric(info)?,
+        Sql::Numeric(info) | Sql::Decimal(info) | Sql::Dec(info) => lengths::numeric(info)?,
         Sql::Text | Sql::String(_) => SqlType::plain(DataType::Utf8),
         Sql::Varchar(length)
         | Sql::CharacterVarying(length)
         | Sql::CharVarying(length)
-        | Sql::Nvarchar(length) => match character_length(length.as_ref())? {
+        | Sql::Nvarchar(length) => match lengths::of_characters(length.as_ref())? {
             Some(length) => SqlType::annotated(DataType::Utf8, format!("varchar({length})")),
             None => SqlType::annotated(DataType::Utf8, "varchar"),
         },
         Sql::Char(length) | Sql::Character(length) => {
-            let length = character_length(length.as_ref())?.unwrap_or(1);
+            let length = lengths::of_characters(length.as_ref())?.unwrap_or(1);
             SqlType::annotated(DataType::Utf8, format!("char({length})"))
         }
         Sql::Bytea => SqlType::plain(DataType::Binary),
@@ -198,6 +203,11 @@ pub fn from_sql(sql_type: &ast::DataType) -> SqlResult<SqlType> {
         Sql::Custom(name, words) => {
             if let Some(known) = EnumType::from_ast(name, words) {
                 return Ok(known.sql_type());
+            }
+            if let Some(known) = CompositeType::from_ast(name, words) {
+                let known = known.sql_type()?;
+                check_type(&known.data_type).map_err(from_internal::datafusion)?;
+                return Ok(known);
             }
             let name = name.to_string().replace('"', "").to_lowercase();
             match name.trim_start_matches("pg_catalog.") {
@@ -255,55 +265,6 @@ const KNOWN_TYPES: &[&str] = &[
     "varchar",
 ];
 
-fn numeric(info: &ExactNumberInfo) -> SqlResult<SqlType> {
-    let (precision, scale) = match info {
-        ExactNumberInfo::None => {
-            let data_type = DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE);
-            return Ok(SqlType::annotated(data_type, "numeric"));
-        }
-        ExactNumberInfo::Precision(precision) => (*precision, 0),
-        ExactNumberInfo::PrecisionAndScale(precision, scale) => (*precision, *scale),
-    };
-    let widest = u64::from(NUMERIC_PRECISION);
-    if precision == 0 || precision > widest {
-        return Err(SqlError::new(
-            SqlState::InvalidParameterValue,
-            format!("NUMERIC precision {precision} must be between 1 and {widest}"),
-        ));
-    }
-    if scale < 0 || scale > i64::try_from(precision).unwrap_or(i64::MAX) {
-        return Err(SqlError::new(
-            SqlState::InvalidParameterValue,
-            format!("NUMERIC scale {scale} must be between 0 and precision {precision}"),
-        ));
-    }
-    let precision = u8::try_from(precision).expect("checked to be at most 38");
-    let scale = i8::try_from(scale).expect("checked to be at most 38");
-    Ok(SqlType::plain(DataType::Decimal128(precision, scale)))
-}
-
-fn character_length(length: Option<&ast::CharacterLength>) -> SqlResult<Option<u64>> {
-    match length {
-        None | Some(ast::CharacterLength::Max) => Ok(None),
-        Some(ast::CharacterLength::IntegerLength { length: 0, .. }) => Err(SqlError::new(
-            SqlState::InvalidParameterValue,
-            "length of a character type must be at least 1",
-        )),
-        Some(ast::CharacterLength::IntegerLength { length, .. }) => Ok(Some(*length)),
-    }
-}
-
-/// How long a value of the column may be, in characters.
-pub fn length_limit(field: &Field) -> Option<(&'static str, usize)> {
-    let annotation = field.metadata().get(ANNOTATION)?;
-    let (name, rest) = if let Some(rest) = annotation.strip_prefix("varchar(") {
-        ("character varying", rest)
-    } else {
-        ("character", annotation.strip_prefix("char(")?)
-    };
-    rest.strip_suffix(')')?.parse().ok().map(|length| (name, length))
-}
-
 /// Whether it holds texts, in whatever layout.
 pub fn is_text(data_type: &DataType) -> bool {
     matches!(
@@ -316,6 +277,9 @@ pub fn is_text(data_type: &DataType) -> bool {
 pub fn pg_type(field: &Field) -> Type {
     if let Some(known) = EnumType::of(field) {
         return known.pg_type();
+    }
+    if let Some(composite) = composite::pg(field) {
+        return composite;
     }
     if let Some(annotation) = field.metadata().get(ANNOTATION) {
         match annotation.as_str() {
@@ -389,7 +353,10 @@ fn array_of(element: &Type) -> Type {
         Type::NAME => Type::NAME_ARRAY,
         // The array types themselves: more dimensions are the same type.
         ref other if matches!(other.kind(), postgres_types::Kind::Array(_)) => other.clone(),
-        ref other => EnumType::from_pg(other).map_or(Type::TEXT_ARRAY, |known| known.array_pg_type()),
+        ref other => match EnumType::from_pg(other) {
+            Some(known) => known.array_pg_type(),
+            None => composite::pg_array(other).unwrap_or(Type::TEXT_ARRAY),
+        },
     }
 }
 
@@ -405,6 +372,9 @@ pub fn from_pg(pg: &Type) -> Option<SqlType> {
     }
     if let Some(known) = EnumType::from_pg(pg) {
         return Some(known.sql_type());
+    }
+    if let Some(composite) = composite::of_pg(pg) {
+        return Some(composite);
     }
     Some(match *pg {
         Type::BOOL => SqlType::plain(DataType::Boolean),
@@ -485,6 +455,9 @@ pub fn type_name(field: &Field) -> String {
         if let Some(known) = enumeration::named(annotation) {
             return known.shown();
         }
+        if let Some((_, schema, name)) = composite::named(annotation) {
+            return enumeration::shown(&schema, &name);
+        }
         return match annotation.strip_prefix("varchar") {
             Some(rest) => format!("character varying{rest}"),
             None => match annotation.strip_prefix("char(") {
@@ -517,6 +490,7 @@ pub fn type_name(field: &Field) -> String {
             format!("{}[]", type_name(item))
         }
         DataType::Dictionary(_, value) => type_name(&Field::new("", value.as_ref().clone(), true)),
+        DataType::Struct(_) => "record".into(),
         other => other.to_string().to_lowercase(),
     }
 }
@@ -525,6 +499,9 @@ pub fn type_name(field: &Field) -> String {
 pub fn sql_name(field: &Field) -> String {
     if let Some(known) = EnumType::of(field) {
         return known.to_sql();
+    }
+    if let Some(known) = CompositeType::of(field) {
+        return known.to_ast().to_string();
     }
     match element(field) {
         Some(element) => format!("{}[]", sql_name(&element)),
@@ -573,6 +550,7 @@ fn stored_type(data_type: &DataType) -> DataType {
                 item.as_ref().clone().with_name("item").with_nullable(true),
             ))
         }
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(|field| stored(field)).collect()),
         other => other.clone(),
     }
 }

@@ -40,6 +40,12 @@ const RECOGNISED: &[Recognised] = &[
         "window functions are allowed only in the select list and in ORDER BY",
     ),
     recognised(
+        "range requires exactly one order by column",
+        "SELECT sum(x) OVER (PARTITION BY x RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) FROM (VALUES (1)) AS t(x)",
+        SqlState::WindowingError,
+        "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column",
+    ),
+    recognised(
         "invalid function",
         "SELECT subst(1)",
         SqlState::UndefinedFunction,

@@ -4,10 +4,12 @@
 //! object is found, under the right to change definitions: [`Need::InPlace`] says so. A statement that the list does not know needs a
 //! superuser.
 
+mod locked;
+
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, MergeAction, OnConflictAction, OnInsert, SetExpr, TableFactor, UpdateTableFromKind,
+    self, Expr, MergeAction, OnConflictAction, OnInsert, TableFactor, UpdateTableFromKind,
 };
 use millrace_catalog::access::denied;
 use millrace_catalog::connector::ConnectorDef;
@@ -17,7 +19,7 @@ use millrace_catalog::scope::Scope;
 use millrace_parser::ast::{
     CopyDirection, CopyEnd, CopySource, ExplainTarget, FunctionBody, ObjectName, Options, Statement,
 };
-use millrace_parser::walk::walk_expressions;
+use millrace_parser::walk::{Walk, walk_expressions};
 use millrace_postgres::error::SqlResult;
 use millrace_storage::ObjectId;
 
@@ -34,6 +36,8 @@ enum Need {
     All(ObjectName, Privileges),
     /// One of these privileges on a relation.
     Any(ObjectName, Privileges),
+    /// The right to lock the rows of a relation, inside of views as well.
+    Lock(ObjectName),
     /// The privileges of a role that is there for this; what for.
     Role(ObjectId, &'static str),
     /// A superuser; what for.
@@ -68,6 +72,10 @@ fn check_one(session: &Session, scope: &Scope, need: Need) -> SqlResult<()> {
         },
         Need::Any(name, wanted) => match names::resolve(session, scope, &name) {
             Ok(object) => scope.check_any(&object, wanted),
+            Err(_) => Ok(()),
+        },
+        Need::Lock(name) => match names::resolve(session, scope, &name) {
+            Ok(object) => scope.check_lock(&object),
             Err(_) => Ok(()),
         },
         Need::Role(role, what) => check_role(scope, role, what),
@@ -106,7 +114,11 @@ fn needs(statement: &Statement) -> Vec<Need> {
     match statement {
         Statement::Sql(sql) => needs_of_sql(sql),
         Statement::CreateStream(create) => connector(&create.options),
-        Statement::CreateTable(create) => connector(&create.options),
+        Statement::CreateTable(create) => {
+            let mut needs = connector(&create.options);
+            needs.extend(locks(&create.as_query));
+            needs
+        }
         Statement::CreateSink(_) => vec![
             Need::InPlace,
             Need::Role(role::WRITE_SERVER_FILES, "create a sink"),
@@ -125,6 +137,9 @@ fn needs(statement: &Statement) -> Vec<Need> {
                 (CopySource::Relation { name, .. }, false) => Need::All(name.clone(), Privileges::SELECT),
                 (CopySource::Query(_) | CopySource::Subscribe(_), _) => Need::InPlace,
             }];
+            if let CopySource::Query(query) = &copy.source {
+                needs.extend(needs_of_sql(query));
+            }
             match end {
                 CopyEnd::Client => {}
                 CopyEnd::File(_) if is_in => {
@@ -162,6 +177,7 @@ fn needs(statement: &Statement) -> Vec<Need> {
         | Statement::CreateFunction(_)
         | Statement::CreateSubscription(_)
         | Statement::CreateEnum(_)
+        | Statement::CreateComposite(_)
         | Statement::CreateDomain(_)
         | Statement::Drop(_)
         | Statement::AlterRelation(_)
@@ -189,6 +205,7 @@ fn needs(statement: &Statement) -> Vec<Need> {
         | Statement::Describe(_)
         | Statement::SetVariable(_)
         | Statement::ResetVariable(_)
+        | Statement::SetConstraintsAll { .. }
         | Statement::Wait
         | Statement::Flush => vec![Need::InPlace],
     }
@@ -210,22 +227,31 @@ fn connector(options: &Options) -> Vec<Need> {
     }
 }
 
+/// What the queries of a statement lock, wherever they are in it.
+fn locks(node: &impl Walk) -> impl Iterator<Item = Need> {
+    locked::locked(node).into_iter().map(Need::Lock)
+}
+
 fn needs_of_sql(sql: &ast::Statement) -> Vec<Need> {
+    let mut needs = needs_by_kind(sql);
+    // A query that is kept locks when it is run.
+    if !matches!(
+        sql,
+        ast::Statement::Prepare { .. } | ast::Statement::CreateView(_)
+    ) {
+        needs.extend(locks(sql));
+    }
+    needs
+}
+
+fn needs_by_kind(sql: &ast::Statement) -> Vec<Need> {
     match sql {
         ast::Statement::Query(query) if changes::has_changes(query) => {
             let in_with = query.with.iter().flat_map(|with| &with.cte_tables);
             let queries = in_with.map(|table| table.query.as_ref()).chain([query.as_ref()]);
-            queries.filter_map(changes::change_of).flat_map(needs_of_sql).collect()
+            queries.filter_map(changes::change_of).flat_map(needs_by_kind).collect()
         }
-        ast::Statement::Query(query) => match query.body.as_ref() {
-            SetExpr::Select(select) if !query.locks.is_empty() => select
-                .from
-                .iter()
-                .filter_map(|table| named(&table.relation))
-                .map(|name| Need::All(name, Privileges::UPDATE))
-                .collect(),
-            _ => vec![Need::InPlace],
-        },
+        ast::Statement::Query(_) => vec![Need::InPlace],
         ast::Statement::Insert(insert) => {
             let ast::TableObject::TableName(name) = &insert.table else {
                 return vec![Need::InPlace];

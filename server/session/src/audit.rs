@@ -62,10 +62,7 @@ pub(crate) fn begin(session: &Session, statement: &Statement, text: &str, is_ddl
 impl Entry {
     /// Writes it down.
     pub(crate) fn end<T>(self, session: &Session, outcome: &SqlResult<T>) {
-        let (user, role) = {
-            let settings = session.settings.lock();
-            (settings.session_user(), settings.current_user())
-        };
+        let (user, role) = (session.session_user(), session.current_user());
         let info = session.info();
         let code = outcome.as_ref().err().map_or("00000", |error| error.code.code());
         tracing::info!(

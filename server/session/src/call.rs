@@ -42,9 +42,8 @@ impl Call {
 /// The statement that was executed last, for whom the session acts.
 pub(crate) fn key(session: &Session) -> Option<Key> {
     let db = session.database();
-    let (catalog, user) = (db.catalog(), session.settings.lock().current_user());
-    let user = catalog.role(&user).map_or(session.user, |role| role.id);
-    let database = catalog.database(&session.info().database)?.id;
+    let user = session.settings.lock().identity().current_user();
+    let database = db.catalog().database(&session.info().database)?.id;
     let activity = session.activity.lock();
     Some(db.statements().key(user, database, &activity.as_ref()?.statement))
 }

@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use datafusion::sql::sqlparser::ast::{Expr, Function, Select, UnaryOperator, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Function, Select, SelectItem, UnaryOperator, Value, VisitorMut};
+use millrace_catalog::reader::call_of_name;
 use millrace_catalog::settings;
 use millrace_catalog::temporary::is_temporary;
 use millrace_functions::cast;
@@ -88,6 +89,11 @@ impl VisitorMut for Replacer<'_> {
 
     // A column is named after its function, which is gone afterwards.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) = item {
+                call_of_name(expr);
+            }
+        }
         column_names::name_columns(select);
         ControlFlow::Continue(())
     }
@@ -102,13 +108,7 @@ impl VisitorMut for Replacer<'_> {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        // The parser has it for a name.
-        if let Expr::Identifier(name) = &*expr
-            && name.quote_style.is_none()
-            && name.value.eq_ignore_ascii_case("current_schema")
-        {
-            *expr = syntax::call("current_schema", vec![]);
-        }
+        call_of_name(expr);
         let Expr::Function(function) = expr else {
             return ControlFlow::Continue(());
         };
@@ -131,8 +131,8 @@ impl Replacer<'_> {
         let session = self.session;
         let called = name.clone();
         Ok(Some(match name.as_str() {
-            "current_user" | "user" | "current_role" => syntax::text(&session.settings.lock().current_user()),
-            "session_user" => syntax::text(&session.settings.lock().session_user()),
+            "current_user" | "user" | "current_role" => syntax::text(&session.current_user()),
+            "session_user" => syntax::text(&session.session_user()),
             "current_database" | "current_catalog" => syntax::text(&session.info().database),
             "current_schema" => {
                 let scope = session.scope();
@@ -164,6 +164,14 @@ impl Replacer<'_> {
                 None if self.acts => return Ok(None),
                 None => Expr::value(Value::Null),
             },
+            "to_regrole" => match arguments(function)
+                .first()
+                .and_then(|argument| literal_text(argument))
+            {
+                Some(name) => object_names::to_regrole(session, &name),
+                None if self.acts => return Ok(None),
+                None => Expr::value(Value::Null),
+            },
             "to_regtype" => match arguments(function)
                 .first()
                 .and_then(|argument| literal_text(argument))
@@ -176,7 +184,7 @@ impl Replacer<'_> {
                 // The name of a relation stands for its oid.
                 match arguments(function).as_slice() {
                     [Expr::Value(value), rest @ ..] => match &value.value {
-                        Value::SingleQuotedString(name) => {
+                        Value::SingleQuotedString(name) | Value::EscapedStringLiteral(name) => {
                             let mut all = vec![object_names::regclass(session, name)?];
                             all.extend(rest.iter().map(|argument| (*argument).clone()));
                             syntax::call(&called, all)
@@ -223,7 +231,9 @@ impl Replacer<'_> {
                 let is_local = match arguments.get(2) {
                     Some(Expr::Value(local)) => match &local.value {
                         Value::Boolean(local) => *local,
-                        Value::SingleQuotedString(text) => parse::boolean(text).unwrap_or_default(),
+                        Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => {
+                            parse::boolean(text).unwrap_or_default()
+                        }
                         _ => return Ok(self.undone()),
                     },
                     _ => return Ok(self.undone()),

@@ -25,12 +25,16 @@ use crate::outcome::Outcome;
 use crate::prepared::{Prepared, bytes_of};
 use crate::session::Session;
 use crate::simple::SimpleQuery;
+use crate::statement::insert::conflict;
 use crate::statement::subscribe::Following;
 use crate::transaction::{self, Transaction};
 use crate::{counting, light, parameters, position, statement};
 
 /// SQL text of so many bytes is parsed where the caller is; a longer one on the scheduler for statements.
 const PARSED_AT_ONCE_BYTES_MAX: usize = 16 << 10;
+
+/// So much is charged without asking.
+const SMALL_BYTES: usize = 64 << 10;
 
 impl Session {
     /// Parses SQL text into its statements; an empty one is left out.
@@ -103,14 +107,26 @@ impl Session {
         }))
     }
 
-    /// Charges what is kept for the client between statements, until what is returned is dropped.
+    /// Charges what is kept for the client between statements, until what is returned is dropped. It leaves so much memory that
+    /// writes need not wait: it would make them wait for as long as the client likes.
     ///
     /// What is small is charged without asking: where memory is short, somebody has to be able to say DROP or ALTER SYSTEM.
     ///
     /// # Errors
     /// There is not so much memory.
     pub fn keep(&self, bytes: usize) -> SqlResult<Charge> {
-        const SMALL_BYTES: usize = 64 << 10;
+        let account = self.clients_account();
+        if bytes > SMALL_BYTES && !self.database().runtime().memory().fits(bytes) {
+            return Err(from_internal::resource(account.out_of_memory()));
+        }
+        Ok(account.charge(Use::Input, bytes))
+    }
+
+    /// The same of what is gone when the statement has ended.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub(crate) fn hold(&self, bytes: usize) -> SqlResult<Charge> {
         let account = self.clients_account();
         if bytes > SMALL_BYTES {
             account.room(bytes).map_err(from_internal::resource)?;
@@ -224,7 +240,7 @@ impl Session {
     /// # Errors
     /// The relation does not exist or takes no rows.
     pub async fn begin_ingest(self: &Arc<Self>, relation: &str, format: IngestFormat) -> SqlResult<CopyIn> {
-        CopyIn::for_ingest(self, relation, format).await
+        CopyIn::for_ingest(self, relation, format, conflict::resolve_rows).await
     }
 
     /// How requests for a stream that takes rows by webhook are checked.
@@ -240,7 +256,7 @@ impl Session {
     /// # Errors
     /// There is no such stream.
     pub fn begin_webhook(self: &Arc<Self>, stream: &str, format: IngestFormat) -> SqlResult<CopyIn> {
-        CopyIn::for_webhook(self, stream, format)
+        CopyIn::for_webhook(self, stream, format, conflict::resolve_rows)
     }
 
     pub(crate) fn check_not_failed(&self, statement: &Statement) -> SqlResult<()> {

@@ -34,10 +34,12 @@ use millrace_postgres::from_internal;
 use millrace_postgres::types::{self, parse};
 use millrace_resource::memory::{Charge, Use};
 use millrace_schedule::cpu::QueryClass;
-use millrace_storage::{ChangeBatch, ObjectId};
+use millrace_storage::ObjectId;
 
 use crate::call::Call;
+use crate::resolve::Resolve;
 use crate::session::Session;
+use crate::withheld::withheld;
 use crate::write::WriteScope;
 
 /// Rows that are converted at a time.
@@ -168,6 +170,7 @@ pub struct CopyIn {
     body: Option<u64>,
     /// A statement is counted at the end, since when it was begun.
     pub(crate) call: Option<(Call, Instant)>,
+    resolve: Resolve,
 }
 
 impl CopyIn {
@@ -177,6 +180,7 @@ impl CopyIn {
         object: Arc<Object>,
         columns: &[String],
         layout: Option<Layout>,
+        resolve: Resolve,
     ) -> SqlResult<Self> {
         let relation = relation_of(&object)?;
         let positions = positions(relation, columns)?;
@@ -201,7 +205,7 @@ impl CopyIn {
                 }
             }
         };
-        Self::new(session, &object, &positions, given, decoder, what)
+        Self::new(session, &object, &positions, given, decoder, what, resolve)
     }
 
     fn new(
@@ -211,6 +215,7 @@ impl CopyIn {
         given: Vec<Arc<Field>>,
         decoder: Decoder,
         what: String,
+        resolve: Resolve,
     ) -> SqlResult<Self> {
         let scope = session.scope();
         let builder = RowBuilder::new(session.database(), &scope, relation_of(object)?, positions)?;
@@ -235,6 +240,7 @@ impl CopyIn {
             key: None,
             body: None,
             call: None,
+            resolve,
         })
     }
 
@@ -386,7 +392,8 @@ impl CopyIn {
 
     /// Remembers a failure and says what of the data was kept.
     fn note(&mut self, result: SqlResult<()>) -> SqlResult<()> {
-        result.map_err(|mut error| {
+        result.map_err(|error| {
+            let mut error = withheld(&self.session, error);
             if self.appended > 0 {
                 error.detail = Some(format!(
                     "{}The first {} rows were stored: data of more than {} MB is appended in chunks.",
@@ -485,20 +492,15 @@ impl CopyIn {
             None => vec![],
         };
         let write: WriteScope = self.session.begin_write(relation).await?;
-        let is_table = relation.info.kind == millrace_planner::RelationKind::Table;
-        if write.in_transaction() && is_table && !relation.key().is_empty() {
-            crate::keys::check_unique(&self.session, relation, write.current().await?, &rows, &[]).await?;
-        }
-        let late = write
-            .finish_noted(rows.into_iter().map(ChangeBatch::insertions).collect(), &note)
-            .await
-            .map_err(|error| {
-                if error.context.is_none() {
-                    error.with_context(self.what.clone())
-                } else {
-                    error
-                }
-            })?;
+        let scope = self.session.scope();
+        let changes = (self.resolve)(&self.session, &scope, relation, &write, rows).await?;
+        let late = write.finish_noted(changes, &note).await.map_err(|error| {
+            if error.context.is_none() {
+                error.with_context(self.what.clone())
+            } else {
+                error
+            }
+        })?;
         self.charge.resize(0);
         self.late
             .add(&late, usize::try_from(self.appended).unwrap_or(usize::MAX));

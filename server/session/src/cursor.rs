@@ -10,7 +10,10 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use millrace_database::clock::now_ms;
-use millrace_postgres::error::{SqlError, SqlState};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+
+/// Asks whether what a cursor follows may still be read.
+pub type StillAllowed = Arc<dyn Fn() -> SqlResult<()> + Send + Sync>;
 
 /// An open cursor. Over a query it reads the epoch in which it was declared.
 #[derive(Clone)]
@@ -25,6 +28,8 @@ pub struct Cursor {
     pub patience: Patience,
     /// Whether it moves in both directions.
     pub scrolls: bool,
+    /// Whether what it follows may still be read; none: it is over a query, whose rows are those of when it was declared.
+    pub still_allowed: Option<StillAllowed>,
     /// When it was declared, in milliseconds since 1970-01-01 UTC.
     pub began_at_ms: i64,
     /// Whoever reads a FETCH has them until its end.
@@ -96,27 +101,40 @@ impl Cursor {
             query,
             patience: Patience::None,
             scrolls: false,
+            still_allowed: None,
             began_at_ms: now_ms(),
             rows: Arc::new(tokio::sync::Mutex::new(rows)),
         }
     }
 
     /// A cursor over what is followed.
-    pub fn following(hold: bool, query: String, stream: SendableRecordBatchStream) -> Self {
+    pub fn following(
+        hold: bool,
+        query: String,
+        stream: SendableRecordBatchStream,
+        still_allowed: StillAllowed,
+    ) -> Self {
         Cursor {
             patience: Patience::FirstRow,
+            still_allowed: Some(still_allowed),
             ..Cursor::new(hold, query, stream.schema(), stream)
         }
     }
 
     /// A cursor over what a subscription keeps, which outlives its transaction; `idle`: whether nothing more is there yet.
-    pub fn over_kept(query: String, stream: SendableRecordBatchStream, idle: Arc<AtomicBool>) -> Self {
+    pub fn over_kept(
+        query: String,
+        stream: SendableRecordBatchStream,
+        idle: Arc<AtomicBool>,
+        still_allowed: StillAllowed,
+    ) -> Self {
         let cursor = Cursor::new(true, query, stream.schema(), stream);
         if let Ok(mut rows) = cursor.rows.try_lock() {
             rows.idle = idle;
         }
         Cursor {
             patience: Patience::Present,
+            still_allowed: Some(still_allowed),
             ..cursor
         }
     }

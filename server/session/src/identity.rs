@@ -8,7 +8,7 @@ use std::sync::Arc;
 use millrace_catalog::access::denied;
 use millrace_catalog::rights::Privileges;
 use millrace_catalog::scope::Acting;
-use millrace_catalog::settings::{NO_ROLE, Settings};
+use millrace_catalog::settings::{Identity, NO_ROLE, Settings};
 use millrace_catalog::{CatalogSnapshot, DEFAULT_USER, Object};
 use millrace_database::Database;
 use millrace_database::sessions::SessionInfo;
@@ -52,7 +52,7 @@ fn admitted(db: &Arc<Database>, info: &mut SessionInfo) -> SqlResult<Arc<Object>
         && !role.superuser
     {
         let sessions = db.sessions();
-        let own = sessions.iter().filter(|session| session.info().user == user.name);
+        let own = sessions.iter().filter(|session| session.user() == user.id);
         if own.count() >= most as usize {
             return Err(SqlError::new(
                 SqlState::TooManyConnections,
@@ -83,25 +83,27 @@ pub(crate) fn start_with(db: &Database, settings: &mut Settings, name: &str, val
     }
 }
 
-/// Who acts, whose name is `user`, in a session in which `login` has logged in. A role that is gone, or whose name is another's now, may
-/// do nothing.
-pub(crate) fn acting(db: &Database, catalog: &CatalogSnapshot, login: ObjectId, user: &str) -> Acting {
-    let is_there = catalog.role_by_id(login).is_some();
-    let role = catalog.role(user).filter(|_| is_there);
+/// Who acts in a session in which `login` has logged in. Once one of the roles that it is by is gone, it may do nothing.
+pub(crate) fn acting(
+    db: &Database,
+    catalog: &CatalogSnapshot,
+    login: ObjectId,
+    identity: Identity,
+) -> Acting {
+    let roles = [login, identity.session_user, identity.current_user()];
+    let are_there = roles.iter().all(|role| catalog.role_by_id(*role).is_some());
     Acting {
-        role: role.map_or(ObjectId(0), |role| role.id),
+        role: if are_there {
+            identity.current_user()
+        } else {
+            ObjectId(0)
+        },
         is_checked: db.tuning().access_control,
     }
 }
 
-/// Who logged in: whom the session always may be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Login<'a> {
-    pub name: &'a str,
-    pub id: ObjectId,
-}
-
-/// Changes one of the settings that say who the session is; `None`: to what it was at the start.
+/// Changes one of the settings that say who the session is; `None`: to what it was at the start. `login`: who logged in, whom the session
+/// always may be.
 ///
 /// # Errors
 /// There is no such role, or the session may not act as it.
@@ -110,7 +112,7 @@ pub(crate) fn change(
     settings: &mut Settings,
     name: &str,
     value: Option<&str>,
-    login: Option<Login<'_>>,
+    login: Option<ObjectId>,
 ) -> SqlResult<()> {
     if name == "is_superuser" {
         return Err(SqlError::new(
@@ -125,28 +127,36 @@ pub(crate) fn change(
         )
     };
     if name == "session_authorization" {
-        let own = login.map(|login| login.name).unwrap_or_default();
-        let wanted = value.unwrap_or(own);
-        let role = catalog.role(wanted).ok_or_else(|| unknown(wanted))?;
-        let may = login.is_some_and(|login| catalog.is_superuser(login.id));
-        if wanted != own && !may {
+        let role = match value {
+            Some(wanted) => catalog.role(wanted).ok_or_else(|| unknown(wanted))?,
+            None => login
+                .and_then(|login| catalog.role_by_id(login))
+                .ok_or_else(|| unknown(&settings.get(name).unwrap_or_default()))?,
+        };
+        if login != Some(role.id) && !login.is_some_and(|login| catalog.is_superuser(login)) {
             return Err(denied("permission denied to set session authorization"));
         }
-        settings.identify(wanted, None, catalog.is_superuser(role.id));
+        settings.identify(
+            Identity::of(role.id),
+            &role.name,
+            None,
+            catalog.is_superuser(role.id),
+        );
         return Ok(());
     }
-    let session_user = settings.session_user();
+    let mut identity = Identity::of(settings.identity().session_user);
     let user = catalog
-        .role(&session_user)
-        .ok_or_else(|| unknown(&session_user))?;
+        .role_by_id(identity.session_user)
+        .ok_or_else(|| unknown(&settings.get("session_authorization").unwrap_or_default()))?;
     match value {
-        None | Some(NO_ROLE) => settings.identify(&session_user, None, catalog.is_superuser(user.id)),
+        None | Some(NO_ROLE) => settings.identify(identity, &user.name, None, catalog.is_superuser(user.id)),
         Some(wanted) => {
             let role = catalog.role(wanted).ok_or_else(|| unknown(wanted))?;
             if !catalog.is_superuser(user.id) && !catalog.member_of(user.id).contains(&role.id) {
                 return Err(denied(format!("permission denied to set role \"{wanted}\"")));
             }
-            settings.identify(&session_user, Some(wanted), catalog.is_superuser(role.id));
+            identity.role = Some(role.id);
+            settings.identify(identity, &user.name, Some(wanted), catalog.is_superuser(role.id));
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ use crate::prepared::Prepared;
 use crate::session::Session;
 use crate::statement;
 use crate::transaction::{Active, Transaction};
+use crate::withheld::withheld;
 
 impl Session {
     /// Begins an implicit transaction for a prepared statement that others may follow, unless one is open or the statement begins one
@@ -43,7 +44,10 @@ impl Session {
             return Ok(());
         }
         let (running, session) = (self.begin_statement(), Arc::clone(self));
-        let commit = async move { session.commit().await };
+        let commit = async move {
+            let committed = session.commit().await;
+            committed.map_err(|error| withheld(&session, error))
+        };
         let committed = self
             .run_statement(&running, QueryClass::Interactive, commit)
             .await;

@@ -64,7 +64,7 @@ impl Operand {
                 let number = digits.parse().ok()?;
                 Some(Operand::Constant(ScalarValue::Int64(Some(number)), Type::INT8))
             }
-            Value::SingleQuotedString(text) => Some(Operand::Constant(
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(Operand::Constant(
                 ScalarValue::Utf8(Some(text.clone())),
                 Type::TEXT,
             )),

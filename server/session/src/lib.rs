@@ -71,6 +71,7 @@ mod look_up_tests;
 #[cfg(test)]
 mod memory_tests;
 mod names;
+mod names_of_users;
 mod news;
 mod notice;
 mod object_names;
@@ -87,6 +88,7 @@ mod psql_tests;
 mod query;
 #[cfg(test)]
 mod recovery_tests;
+mod resolve;
 #[cfg(test)]
 mod retention_tests;
 mod sequences;
@@ -114,6 +116,7 @@ mod transaction;
 mod types;
 #[cfg(test)]
 mod view_error_tests;
+mod withheld;
 mod write;
 
 pub use notice::{Notice, Severity};

@@ -123,6 +123,40 @@ async fn a_statement_whose_rows_are_more_than_memory_is_refused() {
     assert_eq!(f.ok("SELECT count(*), max(v) FROM t").await, ["100000|r"]);
 }
 
+/// Each row of such a window has nearly all the others: 400 MB together.
+#[tokio::test]
+async fn windows_with_frames_of_their_own_take_room_before_they_begin() {
+    let f = Fixture::new().await;
+    f.other_session().database().runtime().memory().look();
+    let used = "SELECT bytes FROM mr_catalog.memory WHERE holder = 'process' AND name = 'used'";
+    let used: u64 = f.ok(used).await[0].parse().unwrap();
+    let limit = (used + (100 << 20)) >> 10;
+    f.ok(&format!("ALTER SYSTEM SET memory_limit = '{limit}kB'"))
+        .await;
+    for (call, frame) in [
+        (
+            "array_agg(g)",
+            "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW",
+        ),
+        (
+            "string_agg(g::text, '')",
+            "ROWS BETWEEN 9000 PRECEDING AND 9000 FOLLOWING",
+        ),
+    ] {
+        let select = |rows: u32| {
+            format!(
+                "SELECT count(x), min(x) IS NULL FROM (SELECT {call} OVER (ORDER BY g {frame}) AS x \
+                 FROM generate_series(1, {rows}) AS s(g)) AS q"
+            )
+        };
+        let error = f.error(&select(10_000)).await;
+        assert_eq!(error.code, SqlState::OutOfMemory, "{error:?}");
+        assert!(error.message.contains("A window function"), "{error:?}");
+        assert_eq!(f.ok(&select(100)).await, ["100|f"]);
+    }
+    f.ok("ALTER SYSTEM RESET memory_limit").await;
+}
+
 #[tokio::test]
 async fn small_statements_are_prepared_where_memory_is_short() {
     let f = Fixture::new().await;
@@ -134,6 +168,32 @@ async fn small_statements_are_prepared_where_memory_is_short() {
     assert_eq!(f.error(&large).await.code, SqlState::OutOfMemory);
     f.ok("ALTER SYSTEM RESET memory_limit").await;
     f.ok(&large).await;
+}
+
+/// What is kept between statements stays, and writes wait where nine tenths are taken.
+#[tokio::test]
+async fn prepared_statements_leave_memory_for_writes() {
+    let f = Fixture::new().await;
+    f.ok("CREATE TABLE t (a int)").await;
+    let session = f.other_session();
+    let memory = session.database().runtime().memory();
+    memory.look();
+    let limit = memory.used() / 70 * 100 + (200 << 20);
+    f.ok(&format!("ALTER SYSTEM SET memory_limit = '{}MB'", limit >> 20))
+        .await;
+    let text = "x".repeat(1 << 20);
+    let mut refused = None;
+    for number in 0..200 {
+        let outcome = run(&session, &format!("PREPARE p{number} AS SELECT '{text}'")).await;
+        if let Err(error) = outcome {
+            refused = Some(error.code);
+            break;
+        }
+    }
+    assert_eq!(refused, Some(SqlState::OutOfMemory));
+    assert!(memory.used() < memory.limit() / 10 * 9);
+    f.ok("INSERT INTO t VALUES (1)").await;
+    f.ok("ALTER SYSTEM RESET memory_limit").await;
 }
 
 #[tokio::test]

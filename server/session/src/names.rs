@@ -7,6 +7,8 @@ use datafusion::sql::sqlparser::ast::{
     self, Delete, FromTable, Insert, ObjectName, ObjectNamePart, TableFactor, TableObject, TableWithJoins,
 };
 use millrace_catalog::Object;
+use millrace_catalog::access::denied;
+use millrace_catalog::rights::Privileges;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::temporary::{OWN_SCHEMA, schema_of};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -199,7 +201,7 @@ pub fn new_name(session: &Session, scope: &Scope, name: &ObjectName) -> SqlResul
 /// As [`new_name`], of a table, which may be temporary; whether it is.
 ///
 /// # Errors
-/// As [`new_name`]; a temporary table is to be in a schema that is none of temporary tables.
+/// As [`new_name`]; a temporary table is to be in a schema that is none of temporary tables, or whoever acts may make none (42501).
 pub fn new_table_name(
     session: &Session,
     scope: &Scope,
@@ -222,6 +224,14 @@ pub fn new_table_name(
                 "cannot create temporary relation in non-temporary schema",
             ));
         }
+    }
+    if let Some(database) = scope.catalog.database(&scope.database)
+        && !scope.may(database, Privileges::TEMPORARY)
+    {
+        return Err(denied(format!(
+            "permission denied to create temporary tables in database \"{}\"",
+            database.name
+        )));
     }
     Ok((own, reference.table().to_string(), true))
 }

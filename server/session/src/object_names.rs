@@ -1,5 +1,5 @@
-//! `'name'::regclass`, `'name'::regtype`, `'name'::regnamespace`: the oid of a relation, a type or a schema by its name, as
-//! the session sees it.
+//! `'name'::regclass`, `'name'::regtype`, `'name'::regnamespace`, `'name'::regrole`: the oid of a relation, a type, a schema or a role by
+//! its name, as the session sees it.
 //!
 //! An oid is a number here, so `'name'::regclass` is one too; `'name'::regclass::text` gives the name back, and so does a
 //! column of an answer, since PostgreSQL shows the name there.
@@ -10,16 +10,19 @@ use datafusion::sql::sqlparser::ast::{
     self, CastKind, DataType, Expr, GroupByExpr, Ident, OrderByKind, SelectItem, Value,
 };
 use millrace_catalog::Object;
+use millrace_catalog::access::no_such_role;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::temporary::{OWN_SCHEMA, is_temporary};
 use millrace_catalog::user_type::type_oid;
 use millrace_functions::sql::column_names;
 use millrace_functions::{cast, syntax};
 use millrace_parser::name_parts;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
-use millrace_postgres::types::named::{TypeNames, resolved};
+use millrace_postgres::types::named::{NamedType, TypeNames, resolved};
 use millrace_storage::ObjectId;
 use millrace_system::pg_catalog::functions::{NAME_OF_RELATION, OID_OF_RELATION};
+use millrace_system::pg_catalog::roles::role_oid;
 use millrace_system::pg_catalog::{FIRST_OID, namespace_oid, oid};
 use postgres_types::Type;
 
@@ -98,6 +101,7 @@ enum Kind {
     Relation,
     Schema,
     Type,
+    Role,
 }
 
 fn kind(data_type: &DataType) -> Option<Kind> {
@@ -106,6 +110,7 @@ fn kind(data_type: &DataType) -> Option<Kind> {
         "regclass" => Some(Kind::Relation),
         "regnamespace" => Some(Kind::Schema),
         "regtype" => Some(Kind::Type),
+        "regrole" => Some(Kind::Role),
         _ => None,
     }
 }
@@ -113,7 +118,7 @@ fn kind(data_type: &DataType) -> Option<Kind> {
 fn literal(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text),
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
             _ => None,
         },
         Expr::Nested(inner) => literal(inner),
@@ -126,7 +131,9 @@ fn named(expr: &Expr) -> Option<(&str, Kind)> {
     match expr {
         Expr::Cast { expr, data_type, .. } => Some((literal(expr)?, kind(data_type)?)),
         Expr::TypedString(typed) => match &typed.value.value {
-            Value::SingleQuotedString(text) => Some((text, kind(&typed.data_type)?)),
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => {
+                Some((text, kind(&typed.data_type)?))
+            }
             _ => None,
         },
         Expr::Nested(inner) => named(inner),
@@ -230,6 +237,33 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
             vec![oid.as_ref().clone(), of_any],
         )));
     }
+    // The same of roles: `c.relowner::regrole::text`.
+    if let Expr::Cast { expr, data_type, .. } = expr
+        && matches!(data_type, DataType::Text | DataType::Varchar(_))
+        && let Expr::Cast {
+            expr: oid, data_type, ..
+        } = expr.as_ref()
+        && kind(data_type) == Some(Kind::Role)
+    {
+        let name = match user(session, oid) {
+            Some(role) => syntax::text(&millrace_parser::quote_identifier(&role.name)),
+            None => {
+                let name = syntax::call("pg_get_userbyid", vec![oid.as_ref().clone()]);
+                syntax::call("quote_ident", vec![name])
+            }
+        };
+        return Ok(Some(name));
+    }
+    if let Expr::Cast { expr, data_type, .. } = expr
+        && kind(data_type) == Some(Kind::Role)
+        && literal(expr).is_none()
+    {
+        let oid = match user(session, expr) {
+            Some(role) => Expr::value(Value::Number(role_oid(role.id).to_string(), false)),
+            None => expr.as_ref().clone(),
+        };
+        return Ok(Some(syntax::call(cast::NAME, vec![oid, syntax::text("bigint")])));
+    }
     // The same of relations: `c.oid::regclass::text`.
     if let Expr::Cast { expr, data_type, .. } = expr
         && matches!(data_type, DataType::Text | DataType::Varchar(_))
@@ -252,6 +286,20 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
         return Ok(Some(Expr::value(Value::Number(oid.to_string(), false))));
     }
     Ok(None)
+}
+
+/// The role that `current_user` and its like are.
+fn user(session: &Session, expr: &Expr) -> Option<Arc<Object>> {
+    let Expr::Function(function) = expr else {
+        return None;
+    };
+    let identity = session.settings.lock().identity();
+    let id = match syntax::name_of(function)?.as_str() {
+        "current_user" | "user" | "current_role" => identity.current_user(),
+        "session_user" => identity.session_user,
+        _ => return None,
+    };
+    session.catalog().role_by_id(id).cloned()
 }
 
 fn is_of_function(data_type: &DataType) -> bool {
@@ -310,6 +358,14 @@ pub fn to_regclass(session: &Session, text: &str) -> SqlResult<Expr> {
     }
 }
 
+/// `to_regrole`: NULL where there is no role of the name.
+pub fn to_regrole(session: &Session, text: &str) -> Expr {
+    match role(session, text) {
+        Ok((oid, _)) => Expr::value(Value::Number(oid.to_string(), false)),
+        Err(_) => Expr::value(Value::Null),
+    }
+}
+
 /// `to_regtype`: NULL where there is no type of the name.
 ///
 /// # Errors
@@ -337,6 +393,7 @@ fn found(session: &Session, text: &str, kind: Kind) -> SqlResult<(i64, String)> 
     match kind {
         Kind::Relation => relation(session, text),
         Kind::Schema => schema(session, text),
+        Kind::Role => role(session, text),
         Kind::Type => {
             let scope = session.scope();
             data_type(&session.database().reader(&scope), text)
@@ -347,6 +404,10 @@ fn found(session: &Session, text: &str, kind: Kind) -> SqlResult<(i64, String)> 
 /// The object of a schema, or the first of the search path.
 fn in_catalog<'a>(scope: &'a Scope, schema: Option<&str>, name: &str) -> Option<&'a Arc<Object>> {
     match schema {
+        Some(OWN_SCHEMA) => {
+            let own = scope.search_path.iter().find(|schema| is_temporary(schema))?;
+            scope.catalog.relation(&scope.database, own, name)
+        }
         Some(schema) => scope.catalog.relation(&scope.database, schema, name),
         None => scope
             .search_path
@@ -358,7 +419,7 @@ fn in_catalog<'a>(scope: &'a Scope, schema: Option<&str>, name: &str) -> Option<
 /// The object that a name or an oid means.
 ///
 /// # Errors
-/// There is none.
+/// There is none, or it is in a schema into which whoever acts may not look.
 pub(crate) fn object(session: &Session, text: &str) -> SqlResult<Arc<Object>> {
     let scope = session.scope();
     let parts = name_parts(text);
@@ -368,7 +429,10 @@ pub(crate) fn object(session: &Session, text: &str) -> SqlResult<Arc<Object>> {
             id.and_then(|id| scope.catalog.object(ObjectId(id)))
         }
         (_, [name]) => in_catalog(&scope, None, name),
-        (_, [schema, name] | [_, schema, name]) => in_catalog(&scope, Some(schema), name),
+        (_, [schema, name] | [_, schema, name]) => {
+            scope.check_schema(schema)?;
+            in_catalog(&scope, Some(schema), name)
+        }
         _ => None,
     };
     object.cloned().ok_or_else(|| {
@@ -398,8 +462,18 @@ fn relation(session: &Session, text: &str) -> SqlResult<(i64, String)> {
     {
         return Ok((*oid, name.clone()));
     }
+    if let Some(schema) = schema {
+        scope.check_schema(schema)?;
+    }
     let object = in_catalog(&scope, schema.map(String::as_str), name);
-    match object {
+    // A composite type has its attributes as a relation has its columns.
+    let composite = || {
+        let path = scope.search_path.iter();
+        let within = |schema: &String| scope.catalog.user_type(&scope.database, schema, name);
+        let found = schema.map_or_else(|| path.clone().find_map(within), within);
+        found.filter(|of| matches!(of.named_type(), Some(NamedType::Composite(_))))
+    };
+    match object.or_else(composite) {
         Some(object) => {
             let number = i64::try_from(object.id.0).unwrap_or(i64::MAX - FIRST_OID);
             let visible = scope.search_path.contains(&object.schema);
@@ -430,6 +504,13 @@ fn schema(session: &Session, text: &str) -> SqlResult<(i64, String)> {
     }
 }
 
+fn role(session: &Session, text: &str) -> SqlResult<(i64, String)> {
+    let name = name_parts(text).join(".");
+    let known = session.catalog().role(&name).map(|role| role_oid(role.id));
+    let oid = known.ok_or_else(|| no_such_role(&name))?;
+    Ok((oid, millrace_parser::quote_identifier(&name).to_string()))
+}
+
 fn data_type(names: &dyn TypeNames, text: &str) -> SqlResult<(i64, String)> {
     use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
     use datafusion::sql::sqlparser::parser::Parser;
@@ -454,7 +535,6 @@ fn data_type(names: &dyn TypeNames, text: &str) -> SqlResult<(i64, String)> {
 
 #[cfg(test)]
 mod tests {
-    use millrace_postgres::types::named::NamedType;
 
     use super::*;
 

@@ -1,11 +1,19 @@
-//! Where in the SQL text an error is, when only the name that is wrong is known.
+//! Where in the SQL text an error is, when only the name or the literal that is wrong is known.
 
-use millrace_parser::Parsed;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use millrace_parser::{Parsed, tokens};
 use millrace_postgres::error::{SqlError, SqlState};
 
 /// The error with the position of the name that its message quotes, in characters of the whole text.
 pub fn locate(error: SqlError, parsed: &Parsed) -> SqlError {
-    if error.position.is_some() || !names_something(error.code) {
+    if error.position.is_some() {
+        return error;
+    }
+    if let Some(literal) = error.literal() {
+        let place = find_literal(&parsed.text, literal);
+        return error.at(place.map(|place| place + parsed.offset + 1));
+    }
+    if !names_something(error.code) {
         return error;
     }
     let Some(name) = name_in(&error.message) else {
@@ -43,44 +51,59 @@ fn name_in(message: &str) -> Option<&str> {
     words.next().map(|word| word.split('(').next().unwrap_or(word))
 }
 
+/// The text that a literal means; `None`: a token is none.
+fn literal(token: &Token) -> Option<&str> {
+    match token {
+        Token::SingleQuotedString(text)
+        | Token::EscapedStringLiteral(text)
+        | Token::UnicodeStringLiteral(text)
+        | Token::NationalStringLiteral(text) => Some(text),
+        Token::DollarQuotedString(text) => Some(&text.value),
+        _ => None,
+    }
+}
+
 /// Where a word stands in SQL text, strings and comments left out; in characters, from 0.
 fn find_word(text: &str, word: &str) -> Option<usize> {
-    let haystack: Vec<char> = text.chars().collect();
     let needle: Vec<char> = word.chars().collect();
     if needle.is_empty() {
         return None;
     }
-    let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    let mut at = 0;
-    while at < haystack.len() {
-        match (haystack[at], haystack.get(at + 1)) {
-            ('\'', _) => {
-                at += 1;
-                while at < haystack.len() && haystack[at] != '\'' {
-                    at += 1;
-                }
-            }
-            ('-', Some('-')) => {
-                while at < haystack.len() && haystack[at] != '\n' {
-                    at += 1;
-                }
-            }
-            _ => {
-                let fits = haystack.len() - at >= needle.len()
-                    && haystack[at..at + needle.len()]
-                        .iter()
-                        .zip(&needle)
-                        .all(|(a, b)| a.to_lowercase().eq(b.to_lowercase()));
-                let bounded = (at == 0 || !is_word(haystack[at - 1]))
-                    && haystack.get(at + needle.len()).is_none_or(|next| !is_word(*next));
-                if fits && bounded {
-                    return Some(at);
-                }
+    let written: Vec<char> = text.chars().collect();
+    let mut haystack = vec![' '; written.len()];
+    // A name in quotation marks begins with the first of them.
+    let mut begins: Vec<usize> = (0..written.len()).collect();
+    for (place, token) in tokens(text) {
+        if literal(&token).is_some() {
+            continue;
+        }
+        let is_quoted = matches!(&token, Token::Word(word) if word.quote_style.is_some());
+        for at in place.start..place.end.min(written.len()) {
+            haystack[at] = written[at];
+            if is_quoted {
+                begins[at] = place.start;
             }
         }
-        at += 1;
     }
-    None
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    let is_here = |at: usize| {
+        let Some(found) = haystack.get(at..at + needle.len()) else {
+            return false;
+        };
+        let is_same = |(one, other): (&char, &char)| one.to_lowercase().eq(other.to_lowercase());
+        found.iter().zip(&needle).all(is_same)
+            && (at == 0 || !is_word(haystack[at - 1]))
+            && haystack.get(at + needle.len()).is_none_or(|next| !is_word(*next))
+    };
+    (0..haystack.len()).find(|at| is_here(*at)).map(|at| begins[at])
+}
+
+/// Where the literal of this text stands; none if there are several.
+fn find_literal(text: &str, means: &str) -> Option<usize> {
+    let tokens = tokens(text).into_iter();
+    let mut found = tokens.filter(|(_, token)| literal(token) == Some(means));
+    let (place, _) = found.next()?;
+    found.next().is_none().then_some(place.start)
 }
 
 #[cfg(test)]
@@ -92,6 +115,20 @@ mod tests {
         assert_eq!(find_word("select 'nope', Nope from t", "nope"), Some(15));
         assert_eq!(find_word("select nopes from t -- nope", "nope"), None);
         assert_eq!(find_word("äö nope", "nope"), Some(3));
+        assert_eq!(find_word(r"select E'\'', nope", "nope"), Some(14));
+        assert_eq!(find_word("select /* nope /* */ nope */ nope", "nope"), Some(29));
+        assert_eq!(find_word("select $a$ nope $a$, nope", "nope"), Some(21));
+        assert_eq!(find_word("select \"x nope\"", "x nope"), Some(7));
+        assert_eq!(find_word("select $1, nope", "nope"), Some(11));
+    }
+
+    #[test]
+    fn a_literal_is_found_by_what_it_means() {
+        assert_eq!(find_literal("select 'it''s', 1", "it's"), Some(7));
+        assert_eq!(find_literal(r"select e'it\'s'", "it's"), Some(7));
+        assert_eq!(find_literal("select $$a$$, 'b' -- 'a'", "a"), Some(7));
+        assert_eq!(find_literal("select 'a', 'a'", "a"), None);
+        assert_eq!(find_literal("select a", "a"), None);
     }
 
     #[test]

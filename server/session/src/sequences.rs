@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Function, Value};
 use millrace_catalog::rights::Privileges;
+use millrace_catalog::scope::Scope;
 use millrace_catalog::sequence::{ColumnSequence, SequenceDef, Takes};
 use millrace_catalog::{ColumnDef, Definition, Object};
+use millrace_database::database::rows::domain_default;
 use millrace_functions::cast;
 use millrace_functions::own::{self, SEQUENCE_CURRENT, SEQUENCE_LAST, SEQUENCE_NEXT, SEQUENCE_SET};
 use millrace_functions::syntax::{self, arguments, literal_text, number};
@@ -137,21 +139,32 @@ pub(crate) fn of_default(session: &Session, default: &Expr) -> SqlResult<Option<
 
 /// What DEFAULT stands for in a column: the next value of its sequence (which is to be marked as the server's own), its default, or
 /// NULL.
-pub(crate) fn default_of(column: &ColumnDef, session: Option<i32>) -> Expr {
-    match column.sequence {
-        Some(sequence) => {
-            let session = session.map_or(Expr::value(Value::Null), |session| number(session.to_string()));
-            syntax::call(SEQUENCE_NEXT, vec![session, number(sequence.id.0.to_string())])
-        }
-        None => column.default.clone().unwrap_or(Expr::value(Value::Null)),
+///
+/// # Errors
+/// A type that its domain is made of is not there.
+pub(crate) fn default_of(
+    session: &Session,
+    scope: &Scope,
+    column: &ColumnDef,
+    counts_for: Option<i32>,
+) -> SqlResult<Expr> {
+    if let Some(sequence) = column.sequence {
+        let counts_for = counts_for.map_or(Expr::value(Value::Null), |session| number(session.to_string()));
+        let arguments = vec![counts_for, number(sequence.id.0.to_string())];
+        return Ok(syntax::call(SEQUENCE_NEXT, arguments));
     }
+    let default = match &column.default {
+        Some(default) => Some(default.clone()),
+        None => domain_default(scope, column, &session.database().reader(scope))?,
+    };
+    Ok(default.unwrap_or(Expr::value(Value::Null)))
 }
 
 /// `nextval`, `currval`, `setval` and `lastval` as what knows the session and the sequence; `None`: another function. Unless it
 /// `acts`, the statement is only described.
 ///
 /// # Errors
-/// There is no such sequence.
+/// There is no such sequence, or whoever acts may not use it.
 pub(crate) fn call(
     session: &Session,
     name: &str,
@@ -161,7 +174,14 @@ pub(crate) fn call(
     let caller = number(session.id().to_string());
     let arguments = arguments(function);
     let (called, more) = match (name, arguments.as_slice()) {
-        ("lastval", []) => return Ok(Some(own::call(SEQUENCE_LAST, vec![caller]))),
+        ("lastval", []) => {
+            let scope = session.scope();
+            let last = session.database().sequences().last_of(session.id());
+            if let Some(sequence) = last.and_then(|id| scope.catalog.object(id)) {
+                scope.check_any(sequence, Privileges::USAGE | Privileges::SELECT)?;
+            }
+            return Ok(Some(own::call(SEQUENCE_LAST, vec![caller])));
+        }
         ("nextval", [_]) => (SEQUENCE_NEXT, vec![]),
         ("currval", [_]) => (SEQUENCE_CURRENT, vec![]),
         ("setval", [_, value]) => (

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use arrow::datatypes::SchemaRef;
 use millrace_catalog::CatalogSnapshot;
 use millrace_catalog::scope::Scope;
-use millrace_catalog::settings::{self, Settings, Shown};
+use millrace_catalog::settings::{self, Identity, Settings, Shown};
 use millrace_catalog::temporary::{OWN_SCHEMA, schema_of};
 use millrace_database::Database;
 use millrace_database::clock::now_ms;
@@ -25,7 +25,7 @@ use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
-use crate::identity::{self, Login};
+use crate::identity;
 use crate::known::KnownStatements;
 use crate::notice::{Notice, Severity};
 use crate::prepared::Prepared;
@@ -83,7 +83,7 @@ impl Session {
         let user = identity::login(&db, &mut info)?;
         let role = user.role().cloned().unwrap_or_default();
         let mut settings = Settings::new(&info.user);
-        settings.identify(&info.user, None, role.superuser);
+        settings.identify(Identity::of(user.id), &info.user, None, role.superuser);
         let database = db.catalog().database(&info.database).map(|database| database.id);
         let said = database.map(|database| db.catalog().settings_of(user.id, database));
         for (name, value) in said.iter().flatten() {
@@ -291,9 +291,9 @@ impl Session {
         let zone = self.other_zone();
         let settings = self.scope_settings();
         let catalog = self.catalog();
-        let user = settings.current_user();
-        let acting = identity::acting(&self.db, &catalog, self.user, &user);
-        let mut search_path = settings.search_path(&user);
+        let identity = settings.identity();
+        let acting = identity::acting(&self.db, &catalog, self.user, identity);
+        let mut search_path = settings.search_path(&catalog.role_name(identity.current_user()));
         // Temporary tables hide others, unless they are named as a schema in some other place.
         let temporary = schema_of(self.id);
         match search_path.iter_mut().find(|schema| *schema == OWN_SCHEMA) {
@@ -369,12 +369,8 @@ impl Session {
     /// There is no such role, or the session may not act as it.
     pub(crate) fn set_identity(&self, name: &str, value: Option<&str>, is_local: bool) -> SqlResult<()> {
         let (catalog, before) = (self.catalog(), self.settings.lock().reported());
-        let login = Login {
-            name: &self.info.user,
-            id: self.user,
-        };
         self.change_settings(is_local, |settings| {
-            identity::change(&catalog, settings, name, value, Some(login))
+            identity::change(&catalog, settings, name, value, Some(self.user))
         })?;
         let mut now = self.settings.lock().reported();
         now.retain(|setting| !before.contains(setting));

@@ -60,6 +60,7 @@ use crate::news;
 use crate::outcome::{CommandTag, Outcome};
 use crate::session::Session;
 use crate::transaction::{Transaction, ddl_in_transaction, read_only};
+use crate::withheld::withheld;
 use crate::{access, audit, types};
 
 /// Executes one statement, and writes down who did what.
@@ -72,6 +73,8 @@ pub async fn execute(
     let is_ddl = ddl_command(&statement).is_some();
     let entry = audit::begin(session, &statement, &parsed.text, is_ddl);
     let outcome = execute_unnoted(session, statement, parsed, running).await;
+    // Before the transaction fails, which may change who acts.
+    let outcome = outcome.map_err(|error| withheld(session, error));
     if let Some(entry) = entry {
         entry.end(session, &outcome);
     }
@@ -103,6 +106,11 @@ async fn execute_unnoted(
     if let Statement::Sql(sql) = &statement {
         own::check(sql.as_ref())?;
     }
+    if reads(&statement)
+        && let Some(active) = session.transaction.lock().active()
+    {
+        active.has_read = true;
+    }
     access::check(session, &statement)?;
     types::resolve(session, &mut statement)?;
     match statement {
@@ -122,6 +130,7 @@ async fn execute_unnoted(
         Statement::Describe(name) => show::describe(session, &name),
         Statement::SetVariable(variable) => set::variable(session, &variable),
         Statement::ResetVariable(name) => set::reset(session, name.as_deref()),
+        Statement::SetConstraintsAll { .. } => transaction::set_constraints(session),
         Statement::Drop(drop) => Box::pin(drop::execute(session, &drop)).await,
         Statement::Fetch(fetch) => Box::pin(cursor::fetch(session, &fetch, running)).await,
         Statement::Refresh(name) => Box::pin(job::refresh(session, &name)).await,
@@ -140,6 +149,9 @@ async fn execute_unnoted(
         }
         Statement::CreateEnum(create) => {
             Box::pin(user_type::create_enum(session, &create, &parsed.text)).await
+        }
+        Statement::CreateComposite(create) => {
+            Box::pin(user_type::create_composite(session, *create, &parsed.text)).await
         }
         Statement::CreateDomain(create) => {
             Box::pin(user_type::create_domain(session, *create, &parsed.text)).await
@@ -191,7 +203,9 @@ async fn execute_sql(
         ast::Statement::Delete(delete) => Box::pin(delete::execute(session, delete, running)).await,
         ast::Statement::Merge(merge) => Box::pin(merge::execute(session, merge, running)).await,
         ast::Statement::Truncate(truncate) => Box::pin(truncate::execute(session, &truncate)).await,
-        ast::Statement::StartTransaction { modes, .. } => transaction::begin(session, &modes),
+        ast::Statement::StartTransaction { modes, begin, .. } => {
+            transaction::begin(session, &modes, if begin { "BEGIN" } else { "START TRANSACTION" })
+        }
         ast::Statement::Commit { chain, .. } => Box::pin(transaction::commit(session, chain)).await,
         ast::Statement::Rollback {
             savepoint: Some(name),
@@ -265,10 +279,11 @@ async fn execute_sql(
             data_type,
             sequence_options,
             owned_by,
-            ..
+            temporary,
         } => {
             let new = create_sequence::NewSequence {
                 name,
+                temporary,
                 if_not_exists,
                 data_type,
                 options: sequence_options,
@@ -336,6 +351,23 @@ pub(crate) fn is_query(statement: &Statement) -> bool {
     }
 }
 
+/// Whether it reads or changes rows.
+fn reads(statement: &Statement) -> bool {
+    match statement {
+        Statement::Copy(_) | Statement::Fetch(_) | Statement::Subscribe(_) => true,
+        Statement::Sql(sql) => matches!(
+            sql.as_ref(),
+            ast::Statement::Query(_)
+                | ast::Statement::Insert(_)
+                | ast::Statement::Update(_)
+                | ast::Statement::Delete(_)
+                | ast::Statement::Merge(_)
+                | ast::Statement::Declare { .. }
+        ),
+        _ => false,
+    }
+}
+
 /// Whether the statement begins one.
 pub(crate) fn begins_transaction(statement: &Statement) -> bool {
     matches!(statement, Statement::Sql(sql) if matches!(**sql, ast::Statement::StartTransaction { .. }))
@@ -348,7 +380,7 @@ fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::CreateTable(_) => "CREATE TABLE",
         Statement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE",
         Statement::CreateFunction(_) => "CREATE FUNCTION",
-        Statement::CreateEnum(_) => "CREATE TYPE",
+        Statement::CreateEnum(_) | Statement::CreateComposite(_) => "CREATE TYPE",
         Statement::CreateDomain(_) => "CREATE DOMAIN",
         Statement::CreateMaterializedView(_) => "CREATE MATERIALIZED VIEW",
         Statement::CreateSink(_) => "CREATE SINK",

@@ -96,7 +96,7 @@ impl Session {
     /// # Errors
     /// There is not so much memory.
     pub(crate) fn keep_parsing(&self, sql: &str) -> SqlResult<Charge> {
-        self.keep(tree_bytes(sql, PARSED_BYTES))
+        self.hold(tree_bytes(sql, PARSED_BYTES))
     }
 
     /// The syntax trees of statements that wait for their turn.
@@ -105,7 +105,7 @@ impl Session {
     /// There is not so much memory.
     pub(crate) fn keep_trees(&self, statements: &[Parsed]) -> SqlResult<Charge> {
         let bytes = |parsed: &Parsed| tree_bytes(&parsed.text, TREE_BYTES) + parsed.text.len();
-        self.keep(statements.iter().map(bytes).sum())
+        self.hold(statements.iter().map(bytes).sum())
     }
 
     /// What it takes to plan a statement, until that is done.
@@ -121,7 +121,7 @@ impl Session {
             false => PLANNED_BYTES,
         };
         let tokens = TextSize::of(&parsed.text).tokens;
-        self.keep(tokens.saturating_mul(token_bytes)).map(Some)
+        self.hold(tokens.saturating_mul(token_bytes)).map(Some)
     }
 }
 

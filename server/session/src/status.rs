@@ -23,6 +23,10 @@ impl SessionStatus for Session {
         Session::info(self)
     }
 
+    fn user(&self) -> ObjectId {
+        self.user
+    }
+
     fn defined(&self, id: ObjectId) -> Option<Arc<Object>> {
         self.definitions()?.catalog().object(id).cloned()
     }

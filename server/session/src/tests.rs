@@ -299,7 +299,7 @@ async fn errors_have_codes_positions_and_hints() {
         ("SELECT orign FROM flights", SqlState::UndefinedColumn, Some(8)),
         ("SELECT nofunction(1)", SqlState::UndefinedFunction, Some(8)),
         ("SELECT 1/0", SqlState::DivisionByZero, None),
-        ("SELECT 'abc'::int", SqlState::InvalidTextRepresentation, None),
+        ("SELECT 'abc'::int", SqlState::InvalidTextRepresentation, Some(8)),
         (
             "SELECT 9223372036854775807 + 1",
             SqlState::NumericValueOutOfRange,
@@ -310,8 +310,16 @@ async fn errors_have_codes_positions_and_hints() {
             SqlState::NumericValueOutOfRange,
             None,
         ),
-        ("SELECT '99999'::smallint", SqlState::NumericValueOutOfRange, None),
-        ("SELECT '2013-02-30'::date", SqlState::DatetimeFieldOverflow, None),
+        (
+            "SELECT '99999'::smallint",
+            SqlState::NumericValueOutOfRange,
+            Some(8),
+        ),
+        (
+            "SELECT '2013-02-30'::date",
+            SqlState::DatetimeFieldOverflow,
+            Some(8),
+        ),
         (
             "SELECT origin FROM flights GROUP BY id % 2",
             SqlState::GroupingError,
@@ -665,6 +673,30 @@ async fn copy_goes_in_and_out() {
         f.ok("COPY (SELECT id, v FROM t WHERE id IN (3, 4) ORDER BY id) TO STDOUT WITH (FORMAT csv, HEADER, NULL '-')").await,
         ["id,v\n", "3,\"x, y\"\n4,-\n", "COPY 2"]
     );
+}
+
+/// What a table says of keys that are there holds for COPY and requests as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_ingested_as_their_table_says() {
+    let f = Fixture::new().await;
+    for (rule, expected) in [
+        ("DO NOTHING", ["1|1|a", "2|5|null"]),
+        ("DO UPDATE FULL", ["1|3|null", "2|6|null"]),
+        ("DO UPDATE IF NOT NULL", ["1|3|a", "2|6|null"]),
+    ] {
+        f.ok(&format!(
+            "CREATE TABLE t (k int PRIMARY KEY, v int, w text) ON CONFLICT {rule}"
+        ))
+        .await;
+        let body = "{\"k\":1,\"v\":1,\"w\":\"a\"}\n{\"k\":2,\"v\":5}\n{\"k\":2,\"v\":6}\n";
+        let ingested = f.session.ingest("t", IngestFormat::NdJson, body.into()).await;
+        assert_eq!(ingested.unwrap(), 3);
+        let csv = "k,v,w\n1,2,\n1,3,\n";
+        let format = IngestFormat::Csv { header: true };
+        f.session.ingest("t", format, csv.into()).await.unwrap();
+        assert_eq!(f.ok("SELECT * FROM t ORDER BY k").await, expected, "{rule}");
+        f.ok("DROP TABLE t").await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -70,6 +70,8 @@ pub struct Active {
     pub implicit: bool,
     /// Whether it was begun READ ONLY.
     pub read_only: bool,
+    /// Whether a statement has read or changed anything.
+    pub has_read: bool,
     /// What was changed, by relation.
     pub changes: BTreeMap<RelationId, OwnChanges>,
     /// The right to change the tables in `locked`.
@@ -170,6 +172,7 @@ impl Active {
         Active {
             implicit,
             read_only,
+            has_read: false,
             changes: BTreeMap::new(),
             locks: None,
             locked: BTreeSet::new(),

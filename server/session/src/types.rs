@@ -1,12 +1,15 @@
 //! Types that somebody made, in statements.
 
+use arrow::datatypes::{DataType, Field};
 use datafusion::sql::sqlparser::ast;
+use millrace_catalog::Reader;
 use millrace_catalog::user_type::id_of;
-use millrace_functions::sql::{clock_words, literal_casts, named_types};
-use millrace_parser::ast::{CopySource, ExplainTarget, SinkInput, Statement, SubscribeTarget};
+use millrace_functions::sql::{clock_words, named_types};
+use millrace_parser::ast::{CopySource, ExplainTarget, Statement};
 use millrace_postgres::error::SqlResult;
+use millrace_postgres::types::composite::CompositeType;
 use millrace_postgres::types::enumeration::EnumType;
-use millrace_postgres::types::named::{NamedType, resolved};
+use millrace_postgres::types::named::{NamedType, TypeNames, resolved};
 use postgres_types::{Kind, Type};
 
 use crate::session::Session;
@@ -18,13 +21,9 @@ use crate::session::Session;
 /// A name cannot be looked up; an array of a domain is meant.
 pub(crate) fn resolve(session: &Session, statement: &mut Statement) -> SqlResult<()> {
     at_once(statement);
-    check_definition(statement)?;
-    if !session.catalog().has_user_types() {
-        return Ok(());
-    }
     let scope = session.scope();
     let reader = session.database().reader(&scope);
-    let names = &reader;
+    let names = &WithRows(&reader);
     match statement {
         Statement::Sql(sql) => match sql.as_mut() {
             ast::Statement::CreateView(_) => Ok(()),
@@ -50,27 +49,28 @@ pub(crate) fn resolve(session: &Session, statement: &mut Statement) -> SqlResult
     }
 }
 
-/// Refuses a definition with a text that is no input of the type that it is cast to.
-fn check_definition(statement: &Statement) -> SqlResult<()> {
-    match statement {
-        Statement::Sql(sql) if matches!(sql.as_ref(), ast::Statement::CreateView(_)) => {
-            literal_casts::check(sql.as_ref())
-        }
-        Statement::CreateMaterializedView(create) => literal_casts::check(create.query.as_ref()),
-        Statement::CreateSink(create) => check_input(&create.input),
-        Statement::CreateSubscription(create) => check_input(&create.input),
-        Statement::Subscribe(subscribe) => match &subscribe.target {
-            SubscribeTarget::Query(query) => literal_casts::check(query.as_ref()),
-            SubscribeTarget::Relation(_) => Ok(()),
-        },
-        _ => Ok(()),
-    }
-}
+/// The types that somebody made, and the rows of tables, streams and materialized views by their names.
+struct WithRows<'a>(&'a Reader<'a>);
 
-fn check_input(input: &SinkInput) -> SqlResult<()> {
-    match input {
-        SinkInput::Query(query) => literal_casts::check(query.as_ref()),
-        SinkInput::Relation(_) => Ok(()),
+impl TypeNames for WithRows<'_> {
+    fn named(&self, name: &ast::ObjectName) -> SqlResult<Option<NamedType>> {
+        if let Some(known) = self.0.named(name)? {
+            return Ok(Some(known));
+        }
+        let parts = name
+            .0
+            .iter()
+            .map(|part| part.as_ident().map(millrace_parser::fold));
+        let object = match parts.collect::<Option<Vec<String>>>().as_deref() {
+            Some([name]) => self.0.object(None, name),
+            Some([schema, name]) => self.0.object(Some(schema), name),
+            _ => None,
+        };
+        let relation = object.and_then(|object| object.relation());
+        Ok(relation.and_then(|relation| {
+            let row = DataType::Struct(relation.schema().fields().clone());
+            CompositeType::of(&Field::new("", row, true)).map(NamedType::Composite)
+        }))
     }
 }
 
@@ -109,7 +109,7 @@ impl Session {
             match object.named_type()? {
                 NamedType::Enum(known) if of_array => Some(known.array_pg_type()),
                 NamedType::Enum(known) => Some(known.pg_type()),
-                NamedType::Domain(_) => None,
+                NamedType::Domain(_) | NamedType::Composite(_) => None,
             }
         };
         types

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use millrace_catalog::temporary::OnCommit;
+use millrace_catalog::temporary::{OnCommit, is_temporary};
 use millrace_catalog::{Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_database::sessions::Locking;
@@ -147,7 +147,9 @@ impl Session {
     ) -> SqlResult<WriteScope> {
         let id = relation.info.id;
         let table = relation.info.kind == RelationKind::Table;
-        if self.is_read_only() {
+        let object = self.catalog().object(ObjectId(id.0)).cloned();
+        let is_own = object.is_some_and(|object| is_temporary(&object.schema));
+        if self.is_read_only() && !is_own {
             return Err(SqlError::new(
                 SqlState::ReadOnlySqlTransaction,
                 "cannot change data in a read-only transaction",

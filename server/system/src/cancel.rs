@@ -65,16 +65,12 @@ struct Caller {
 
 impl Caller {
     /// Refuses to end a session of somebody else.
-    fn check(&self, of: &str, what: &str) -> SqlResult<()> {
-        let Some(user) = self.catalog.role(of) else {
-            return Ok(());
-        };
-        let is_superuser = self.catalog.is_superuser(user.id);
+    fn check(&self, of: ObjectId, what: &str) -> SqlResult<()> {
+        let is_superuser = self.catalog.is_superuser(of);
         if is_superuser && !self.catalog.is_superuser(self.role) {
             return Err(denied(format!("must be a superuser to {what} of a superuser")));
         }
-        let may =
-            self.catalog.has_role(self.role, user.id) || self.catalog.has_role(self.role, SIGNAL_BACKEND);
+        let may = self.catalog.has_role(self.role, of) || self.catalog.has_role(self.role, SIGNAL_BACKEND);
         match may {
             true => Ok(()),
             false => Err(denied(format!(
@@ -136,7 +132,7 @@ impl ScalarUDFImpl for EndBackend {
                 return Ok(false);
             };
             if let Some(caller) = &self.caller {
-                caller.check(&session.info().user, self.what)?;
+                caller.check(session.user(), self.what)?;
             }
             Ok((self.end)(&self.sessions, id))
         };

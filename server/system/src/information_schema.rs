@@ -1,22 +1,63 @@
-//! The relations of `information_schema` that clients ask: tables, columns, views, schemata, constraints, privileges.
+//! The relations of `information_schema`: what the standard has of tables, columns, types, constraints, routines and privileges. Which there
+//! are, with all columns of PostgreSQL's, says `relations.txt`.
+//!
+//! | relations of | file |
+//! |---|---|
+//! | tables, columns, views, schemas | [`columns`] |
+//! | domains, composite types, what arrays are made of | [`own_types`] |
+//! | functions and sequences | [`routines`] |
+//! | constraints | [`constraints`] |
+//! | roles and privileges | [`privileges`] |
+//!
+//! One is shown what one owns, or has a privilege on.
 
+mod columns;
 mod constraints;
-mod domains;
+mod own_types;
 mod privileges;
+mod routines;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
-use arrow::datatypes::{FieldRef, Schema};
-use datafusion::catalog::{MemTable, TableProvider};
-use millrace_catalog::role::BOOTSTRAP;
+use arrow::datatypes::{Field, FieldRef};
+use datafusion::catalog::TableProvider;
 use millrace_catalog::scope::Acting;
-use millrace_catalog::temporary::is_temporary;
-use millrace_catalog::{CatalogSnapshot, Definition, Object, SYSTEM_SCHEMAS};
-use millrace_postgres::error::SqlResult;
-use millrace_postgres::from_internal::{self, df};
+use millrace_catalog::{CatalogSnapshot, Definition, Object};
+use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::types;
+use millrace_postgres::types::composite::CompositeType;
+use millrace_postgres::types::enumeration::EnumType;
 use millrace_storage::ObjectKind;
+use postgres_types::Type;
+
+use crate::listed;
+use crate::pg_catalog::table::{self, Row};
+
+const RELATIONS: &str = include_str!("information_schema/relations.txt");
+
+/// What is never there here: triggers, what foreign servers need, and what bodies of functions depend on, which PostgreSQL 15 has of
+/// SQL-standard bodies alone.
+const EMPTY: [&str; 14] = [
+    "column_options",
+    "foreign_data_wrapper_options",
+    "foreign_data_wrappers",
+    "foreign_server_options",
+    "foreign_table_options",
+    "routine_column_usage",
+    "routine_routine_usage",
+    "routine_sequence_usage",
+    "routine_table_usage",
+    "transforms",
+    "triggered_update_columns",
+    "triggers",
+    "user_mapping_options",
+    "user_mappings",
+];
+
+/// Text of no length has as many bytes as PostgreSQL's longest.
+const LONGEST_TEXT: &str = "1073741824";
+/// The most bytes of a character.
+const CHARACTER_BYTES: usize = 4;
 
 /// A relation by name; `None`: there is none.
 ///
@@ -28,87 +69,79 @@ pub fn relation(
     name: &str,
     viewer: Acting,
 ) -> SqlResult<Option<Arc<dyn TableProvider>>> {
-    let columns = match name {
-        "tables" => tables(catalog, database),
-        "columns" => columns(catalog, database),
-        "views" => views(catalog, database),
-        "schemata" => schemata(catalog, database),
-        "domains" => domains::domains(catalog, database),
-        "domain_constraints" => domains::constraints(catalog, database),
-        _ => {
-            let of_privileges = privileges::relation(catalog, database, viewer, name);
-            match of_privileges.or_else(|| constraints::relation(catalog, database, name)) {
-                Some(columns) => columns,
-                None => return Ok(None),
-            }
-        }
+    let Some(schema) = listed::schema(RELATIONS, name)? else {
+        return Ok(None);
     };
-    let batch = RecordBatch::try_from_iter_with_nullable(
-        columns.into_iter().map(|(name, array)| (name, array, true)),
-    )
-    .map_err(from_internal::arrow)?;
-    let schema: Arc<Schema> = batch.schema();
-    Ok(Some(Arc::new(df(MemTable::try_new(schema, vec![vec![batch]]))?)))
+    let asked = Asked {
+        catalog,
+        database,
+        viewer,
+    };
+    let rows = columns::rows(&asked, name)
+        .or_else(|| own_types::rows(&asked, name))
+        .or_else(|| routines::rows(&asked, name))
+        .or_else(|| constraints::rows(&asked, name))
+        .or_else(|| privileges::rows(&asked, name))
+        .or_else(|| EMPTY.contains(&name).then(Vec::new))
+        .ok_or_else(|| SqlError::internal(format!("information_schema.{name} has no rows")))?;
+    table::provider(&schema, &rows).map(Some)
 }
 
-type Columns = Vec<(&'static str, ArrayRef)>;
-
-fn texts<T: Into<String>>(values: impl Iterator<Item = Option<T>>) -> ArrayRef {
-    let array: StringArray = values.map(|value| value.map(Into::into)).collect();
-    Arc::new(array)
+/// Of what, and for whom.
+struct Asked<'a> {
+    catalog: &'a CatalogSnapshot,
+    database: &'a str,
+    viewer: Acting,
 }
 
-fn same(value: &str, rows: usize) -> ArrayRef {
-    texts((0..rows).map(|_| Some(value)))
-}
+impl<'a> Asked<'a> {
+    /// Whether one may know of an object.
+    fn sees(&self, object: &Object) -> bool {
+        let role = self.viewer.role;
+        !self.viewer.is_checked
+            || self.catalog.owns(role, object)
+            || !self.catalog.privileges(role, object).is_empty()
+    }
 
-fn relations<'a>(catalog: &'a CatalogSnapshot, database: &'a str) -> Vec<&'a Arc<Object>> {
-    catalog
-        .relations(database)
-        .filter(|object| {
-            !matches!(
+    /// Whether one may know what only the owner of an object may.
+    fn owns(&self, object: &Object) -> bool {
+        !self.viewer.is_checked || self.catalog.owns(self.viewer.role, object)
+    }
+
+    /// What is read as a table is, and what it is read into.
+    fn relations(&self) -> impl Iterator<Item = &'a Arc<Object>> + '_ {
+        self.catalog.relations(self.database).filter(|object| {
+            let is_read = !matches!(
                 object.kind,
                 ObjectKind::Index | ObjectKind::Sink | ObjectKind::Subscription | ObjectKind::Sequence
-            )
+            );
+            is_read && self.sees(object)
         })
-        .collect()
+    }
+
+    /// A row that begins with the three names of an object.
+    fn named(&self, columns: [&'static str; 3], object: &Object) -> Row {
+        self.three(columns, &object.schema, &object.name)
+    }
+
+    fn three(&self, columns: [&'static str; 3], schema: &str, name: &str) -> Row {
+        let names = [self.database, schema, name].map(ToOwned::to_owned);
+        columns.into_iter().zip(names).collect()
+    }
 }
 
-fn tables(catalog: &CatalogSnapshot, database: &str) -> Columns {
-    let objects = relations(catalog, database);
-    let kind = |object: &Object| match object.kind {
-        ObjectKind::View => "VIEW",
-        ObjectKind::MaterializedView => "MATERIALIZED VIEW",
-        ObjectKind::ExternalTable => "FOREIGN",
-        _ if is_temporary(&object.schema) => "LOCAL TEMPORARY",
-        _ => "BASE TABLE",
-    };
-    let insertable = |object: &Object| {
-        if matches!(object.kind, ObjectKind::Stream | ObjectKind::Table) {
-            "YES"
-        } else {
-            "NO"
-        }
-    };
-    vec![
-        ("table_catalog", same(database, objects.len())),
-        (
-            "table_schema",
-            texts(objects.iter().map(|object| Some(object.schema.as_str()))),
-        ),
-        (
-            "table_name",
-            texts(objects.iter().map(|object| Some(object.name.as_str()))),
-        ),
-        (
-            "table_type",
-            texts(objects.iter().map(|object| Some(kind(object)))),
-        ),
-        (
-            "is_insertable_into",
-            texts(objects.iter().map(|object| Some(insertable(object)))),
-        ),
-    ]
+const OF_TABLE: [&str; 3] = ["table_catalog", "table_schema", "table_name"];
+const OF_UDT: [&str; 3] = ["udt_catalog", "udt_schema", "udt_name"];
+
+fn yes(is: bool) -> String {
+    if is { "YES" } else { "NO" }.to_owned()
+}
+
+/// Values of a row that may be missing.
+fn put(row: &mut Row, column: &'static str, value: Option<impl ToString>) {
+    if let Some(value) = value {
+        row.insert(column, value.to_string());
+    }
 }
 
 /// The columns of what is read; those of a view are known once it was bound.
@@ -125,137 +158,93 @@ fn fields(object: &Object) -> Vec<FieldRef> {
     }
 }
 
-fn columns(catalog: &CatalogSnapshot, database: &str) -> Columns {
-    let mut rows = vec![];
-    for object in relations(catalog, database) {
-        for (index, field) in fields(object).into_iter().enumerate() {
-            let default = object.relation().and_then(|relation| {
-                relation
-                    .columns
-                    .get(index)?
-                    .default
-                    .as_ref()
-                    .map(ToString::to_string)
-            });
-            rows.push((object, index, field, default));
-        }
+/// What is said of a type wherever one is: its name without lengths, and these by themselves. `udt`: the columns of its own name.
+fn put_type(asked: &Asked<'_>, row: &mut Row, field: &Field, udt: [&'static str; 3]) {
+    put_plain_type(row, field);
+    let (schema, name) = own_name(field);
+    row.extend(asked.three(udt, &schema, &name));
+}
+
+fn put_plain_type(row: &mut Row, field: &Field) {
+    let pg = types::pg_type(field);
+    row.insert("data_type", bare_type_name(field));
+    let length = types::length_limit(field).map(|(_, length)| length);
+    put(row, "character_maximum_length", length);
+    if matches!(pg, Type::TEXT | Type::VARCHAR | Type::BPCHAR) {
+        let bytes = length.map_or_else(
+            || LONGEST_TEXT.to_owned(),
+            |length| (length * CHARACTER_BYTES).to_string(),
+        );
+        row.insert("character_octet_length", bytes);
     }
-    vec![
-        ("table_catalog", same(database, rows.len())),
-        (
-            "table_schema",
-            texts(rows.iter().map(|(object, ..)| Some(object.schema.as_str()))),
-        ),
-        (
-            "table_name",
-            texts(rows.iter().map(|(object, ..)| Some(object.name.as_str()))),
-        ),
-        (
-            "column_name",
-            texts(rows.iter().map(|(_, _, field, _)| Some(field.name().as_str()))),
-        ),
-        (
-            "ordinal_position",
-            Arc::new(Int32Array::from_iter(
-                rows.iter().map(|(_, index, ..)| i32::try_from(index + 1).ok()),
-            )),
-        ),
-        (
-            "column_default",
-            texts(rows.iter().map(|(_, _, _, default)| default.clone())),
-        ),
-        (
-            "is_nullable",
-            texts(
-                rows.iter()
-                    .map(|(_, _, field, _)| Some(if field.is_nullable() { "YES" } else { "NO" })),
-            ),
-        ),
-        (
-            "data_type",
-            texts(rows.iter().map(|(_, _, field, _)| Some(bare_type_name(field)))),
-        ),
-        (
-            "character_maximum_length",
-            Arc::new(Int32Array::from_iter(rows.iter().map(|(_, _, field, _)| {
-                types::length_limit(field).and_then(|(_, length)| i32::try_from(length).ok())
-            }))),
-        ),
-        (
-            "datetime_precision",
-            Arc::new(Int32Array::from_iter(
-                rows.iter().map(|(_, _, field, _)| types::digits::told(field)),
-            )),
-        ),
-        (
-            "interval_type",
-            texts(
-                rows.iter()
-                    .map(|(_, _, field, _)| types::digits::fields_told(field)),
-            ),
-        ),
-        (
-            "udt_name",
-            texts(
-                rows.iter()
-                    .map(|(_, _, field, _)| Some(types::pg_type(field).name().to_string())),
-            ),
-        ),
-    ]
+    let (precision, radix, scale) = number(&pg, types::modifier(field));
+    put(row, "numeric_precision", precision);
+    put(row, "numeric_precision_radix", radix);
+    put(row, "numeric_scale", scale);
+    put(row, "datetime_precision", types::digits::told(field));
+    put(row, "interval_type", types::digits::fields_told(field));
+}
+
+/// How many digits a number has, to which base, and how many of them are behind the point.
+fn number(pg: &Type, modifier: i32) -> (Option<i32>, Option<i32>, Option<i32>) {
+    /// PostgreSQL counts the header of a variable-length value.
+    const HEADER_BYTES: i32 = 4;
+    match *pg {
+        Type::INT2 => (Some(16), Some(2), Some(0)),
+        Type::INT4 => (Some(32), Some(2), Some(0)),
+        Type::INT8 => (Some(64), Some(2), Some(0)),
+        Type::FLOAT4 => (Some(24), Some(2), None),
+        Type::FLOAT8 => (Some(53), Some(2), None),
+        Type::NUMERIC if modifier >= HEADER_BYTES => {
+            let digits = modifier - HEADER_BYTES;
+            (Some(digits >> 16), Some(10), Some(digits & 0x7ff))
+        }
+        Type::NUMERIC => (None, Some(10), None),
+        _ => (None, None, None),
+    }
 }
 
 /// The type's name without lengths; every array is `ARRAY`.
-fn bare_type_name(field: &arrow::datatypes::Field) -> String {
-    let name = types::type_name(field);
-    if name.ends_with("[]") {
-        return "ARRAY".to_string();
+fn bare_type_name(field: &Field) -> String {
+    if types::element(field).is_some() {
+        return "ARRAY".to_owned();
     }
-    if types::enumeration::is_enum(field) {
-        return "USER-DEFINED".to_string();
+    match EnumType::of(field).is_some() || CompositeType::of(field).is_some_and(|of| of.oid != 0) {
+        true => "USER-DEFINED".to_owned(),
+        false => types::plain_name(field),
     }
-    types::plain_name(field)
 }
 
-fn views(catalog: &CatalogSnapshot, database: &str) -> Columns {
-    let objects: Vec<_> = relations(catalog, database)
-        .into_iter()
-        .filter(|object| object.kind == ObjectKind::View)
-        .collect();
-    let text = |object: &Object| match &object.definition {
-        Definition::View(query) => Some(query.text.clone()),
-        _ => None,
-    };
-    vec![
-        ("table_catalog", same(database, objects.len())),
-        (
-            "table_schema",
-            texts(objects.iter().map(|object| Some(object.schema.as_str()))),
-        ),
-        (
-            "table_name",
-            texts(objects.iter().map(|object| Some(object.name.as_str()))),
-        ),
-        (
-            "view_definition",
-            texts(objects.iter().map(|object| text(object))),
-        ),
-    ]
+/// The schema of a type, and its own name: an array's begins with an underscore.
+fn own_name(field: &Field) -> (String, String) {
+    let element = types::element(field);
+    let of = element.as_deref().unwrap_or(field);
+    let made = EnumType::of(of).map(|of| of.schema);
+    let made = made.or_else(|| CompositeType::of(of).filter(|of| of.oid != 0).map(|of| of.schema));
+    let schema = made.unwrap_or_else(|| "pg_catalog".to_owned());
+    (schema, types::pg_type(field).name().to_owned())
 }
 
-fn schemata(catalog: &CatalogSnapshot, database: &str) -> Columns {
-    let mut names: Vec<&str> = catalog
-        .schemas(database)
-        .map(|object| object.name.as_str())
-        .chain(SYSTEM_SCHEMAS)
-        .collect();
-    names.sort_unstable();
-    let owner = |name: &str| {
-        let schema = catalog.schema(database, name);
-        catalog.role_name(schema.map_or(BOOTSTRAP, |schema| schema.rights.owner()))
-    };
-    vec![
-        ("catalog_name", same(database, names.len())),
-        ("schema_name", texts(names.iter().map(|name| Some(*name)))),
-        ("schema_owner", texts(names.iter().map(|name| Some(owner(name))))),
-    ]
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_relation_has_its_columns_and_rows() {
+        let names: Vec<&str> = listed::names(RELATIONS).collect();
+        assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len());
+        for name in &names {
+            let columns = listed::schema(RELATIONS, name).unwrap().unwrap();
+            let distinct: BTreeSet<_> = columns.fields().iter().map(|field| field.name()).collect();
+            assert_eq!(distinct.len(), columns.fields().len(), "{name}");
+        }
+        for name in EMPTY {
+            assert!(names.contains(&name), "{name}");
+        }
+        for none in ["#", "", "absent"] {
+            assert!(listed::schema(RELATIONS, none).unwrap().is_none());
+        }
+    }
 }

@@ -14,6 +14,7 @@
 
 mod cancel;
 mod information_schema;
+mod listed;
 pub mod mr_catalog;
 pub mod pg_catalog;
 pub mod system;

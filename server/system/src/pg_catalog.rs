@@ -14,13 +14,13 @@ pub mod locks;
 pub mod own;
 mod privileges;
 mod procs;
-mod relations;
+pub(crate) mod relations;
 pub mod roles;
-mod sequences;
+pub(crate) mod sequences;
 pub mod settings;
 pub mod sizes;
 pub mod statements;
-mod table;
+pub(crate) mod table;
 pub(crate) mod types;
 
 use std::sync::{Arc, OnceLock};
@@ -37,6 +37,8 @@ use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_USER};
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal::{self, df};
 use millrace_storage::ObjectId;
+
+use crate::listed;
 
 /// The oid of the role of the start, as PostgreSQL numbers the first.
 const OWNER: i64 = 10;
@@ -109,6 +111,8 @@ impl PgCatalogContextProvider for Roles {
     }
 }
 
+const EMPTY: &str = include_str!("pg_catalog/empty.txt");
+
 /// The relations of `pg_catalog`.
 pub struct PgCatalog {
     fixed: Arc<dyn SchemaProvider>,
@@ -161,7 +165,12 @@ impl PgCatalog {
             }
         };
         let Some(rows) = relations::rows(catalog, system, database, name) else {
-            let fixed = fixed.map(|fixed| arrays::provider(name, fixed)).transpose()?;
+            let fixed = match fixed {
+                Some(fixed) => Some(arrays::provider(name, fixed)?),
+                None => listed::schema(EMPTY, name)?
+                    .map(|schema| table::provider(&schema, &[]))
+                    .transpose()?,
+            };
             return match fixed {
                 Some(fixed) if name == "pg_proc" => procs::provider(catalog, database, fixed).map(Some),
                 Some(fixed) if name == "pg_type" => types::provider(catalog, database, fixed).map(Some),
@@ -178,7 +187,9 @@ impl PgCatalog {
 
     /// The names of the relations.
     pub fn names(&self) -> Vec<String> {
-        self.fixed.table_names()
+        let mut names = self.fixed.table_names();
+        names.extend(listed::names(EMPTY).map(ToOwned::to_owned));
+        names
     }
 }
 

@@ -73,6 +73,9 @@ impl SystemCatalog for Schemas {
                 pg_catalog::statements::relation(db, viewer).map(Some)
             }
             "pg_catalog" if name == "pg_stat_statements_info" => pg_catalog::statements::info(db).map(Some),
+            "pg_catalog" if name == "pg_sequences" => {
+                pg_catalog::sequences::with_values(db, catalog, database).map(Some)
+            }
             "pg_catalog" if name == "pg_locks" => pg_catalog::locks::relation(db).map(Some),
             "pg_catalog" => {
                 let system = || mr_catalog::shapes(db);

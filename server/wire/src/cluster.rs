@@ -9,14 +9,14 @@ use std::sync::Arc;
 use millrace_database::database::elsewhere::Planner;
 use millrace_database::{Database, DatabaseOptions};
 use millrace_engine::cluster::{Host, HostOptions, JoinError, Left};
-use millrace_mesh::handshake::Token;
-use millrace_mesh::{Listener, MeshError};
+use millrace_mesh::{Access, Certificate, Listener, MeshError};
 use millrace_postgres::error::SqlError;
 use millrace_resource::spill::state::SpillOptions;
 use ring::digest::{Context, SHA256};
 
 use crate::VERSION;
 use crate::config::Config;
+use crate::tls::{Tls, TlsError};
 
 /// Bytes of the digest of the binary that its name has.
 const BUILD_BYTES: usize = 6;
@@ -89,6 +89,9 @@ pub enum WorkerError {
     /// It cannot make a view that is there.
     #[error("this worker is of no use to the coordinator: {0}")]
     Unfit(String),
+    /// The certificate cannot be used.
+    #[error("TLS: {0}")]
+    Tls(TlsError),
     /// It cannot be reached.
     #[error("cannot join {coordinator}: {source}")]
     Join {
@@ -114,7 +117,7 @@ pub struct WorkerArgs {
 pub struct Worker {
     args: WorkerArgs,
     config: Config,
-    token: Token,
+    access: Access,
     build: String,
     planner: Arc<Planner>,
     directory: tempfile::TempDir,
@@ -127,7 +130,11 @@ impl Worker {
     /// There is no token, or something that it needs cannot be made.
     pub async fn prepare(args: WorkerArgs, config: Config) -> Result<Worker, WorkerError> {
         let token = config.cluster_token.as_deref().ok_or(WorkerError::NoToken)?;
-        let token = Token::new(token);
+        let tls = Tls::new(&config.tls).map_err(WorkerError::Tls)?;
+        let access = access(&config, token, tls.as_ref()).map_err(|error| WorkerError::Io {
+            what: "cannot make a certificate",
+            source: io::Error::other(error),
+        })?;
         let io = |what| move |source| WorkerError::Io { what, source };
         let build = build().map_err(io("cannot read this binary"))?;
         let directory = tempfile::Builder::new().prefix("millrace-worker").tempdir();
@@ -143,7 +150,7 @@ impl Worker {
         Ok(Worker {
             args,
             config,
-            token,
+            access,
             build,
             planner,
             directory,
@@ -168,7 +175,7 @@ impl Worker {
             Some(address) => address,
             None => SocketAddr::new(self.own_address().await, 0),
         };
-        let listener = Listener::bind(address, self.token.clone()).await;
+        let listener = Listener::bind(address, self.access.clone()).await;
         let listener = listener.map_err(|source| WorkerError::Listen { address, source })?;
         let memory = self.database().runtime().memory();
         let cores = self
@@ -177,7 +184,7 @@ impl Worker {
             .unwrap_or(DatabaseOptions::new(PathBuf::new()).cores);
         let options = HostOptions {
             coordinator: self.args.join.clone(),
-            token: self.token.clone(),
+            access: self.access.clone(),
             build: self.build.clone(),
             advertised: self.args.advertise.clone(),
             cores,
@@ -190,7 +197,11 @@ impl Worker {
         match Host::join(options, planner, listener).await {
             Ok(host) => Ok(Joined(host)),
             Err(JoinError::Mesh(
-                source @ (MeshError::Refused(_) | MeshError::Token | MeshError::Protocol),
+                source @ (MeshError::Refused(_)
+                | MeshError::Token
+                | MeshError::OnlyHere
+                | MeshError::OnlyThere
+                | MeshError::Protocol),
             )) => Err(WorkerError::Refused {
                 coordinator: self.args.join.clone(),
                 source,
@@ -252,6 +263,17 @@ impl Joined {
     }
 }
 
+/// What links go by. A certificate that was configured is shown on them, too; what is trusted is the token.
+fn access(config: &Config, token: &str, tls: Option<&Arc<Tls>>) -> Result<Access, MeshError> {
+    if !config.cluster_tls {
+        return Ok(Access::plain(token));
+    }
+    let shown = tls
+        .cloned()
+        .map(|tls| Arc::new(move || tls.of_links()) as Certificate);
+    Access::encrypted(token, shown)
+}
+
 /// Where a server takes workers in: a listener that was bound, and how to use it.
 pub(crate) struct Taking {
     listener: Listener,
@@ -263,11 +285,14 @@ impl Taking {
     ///
     /// # Errors
     /// The address cannot be listened on, or the binary cannot be read.
-    pub async fn bind(config: &Config) -> Result<Option<Taking>, MeshError> {
+    pub async fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> Result<Option<Taking>, MeshError> {
         let (Some(address), Some(token)) = (config.cluster, config.cluster_token.as_deref()) else {
             return Ok(None);
         };
-        let listener = Listener::bind(address, Token::new(token)).await?;
+        let listener = Listener::bind(address, access(config, token, tls)?).await?;
+        if !config.cluster_tls && !address.ip().is_loopback() {
+            tracing::warn!("links between machines are not encrypted (cluster_tls)");
+        }
         Ok(Some(Taking {
             listener,
             build: build()?,

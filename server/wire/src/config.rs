@@ -41,6 +41,8 @@ pub struct Config {
     pub cluster: Option<SocketAddr>,
     /// What they have to know.
     pub cluster_token: Option<String>,
+    /// Whether links to them, and between them, are encrypted.
+    pub cluster_tls: bool,
     /// How epochs are cut and grouped.
     pub tuning: Tuning,
     /// The most PostgreSQL connections at a time.
@@ -95,6 +97,7 @@ impl Default for Config {
             workers: None,
             cluster: None,
             cluster_token: None,
+            cluster_tls: true,
             tuning: Tuning::default(),
             connections_max: 0,
             superuser_reserved_connections: 0,

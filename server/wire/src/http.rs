@@ -104,15 +104,18 @@ impl State {
         Session::new(self.database.get()?, info)
     }
 
+    /// The role of who sent the request.
+    fn sender_role(&self) -> SqlResult<Option<ObjectId>> {
+        let catalog = self.database.get()?.catalog();
+        let sender = self.sender.as_ref();
+        Ok(sender.and_then(|sender| Some(catalog.login_role(&sender.user)?.id)))
+    }
+
     /// Refuses what needs a role that is there for this.
     pub(crate) fn check_role(&self, role: ObjectId, what: &str) -> SqlResult<()> {
         let db = self.database.get()?;
-        let catalog = db.catalog();
-        let user = self
-            .sender
-            .as_ref()
-            .and_then(|sender| catalog.login_role(&sender.user));
-        let may = user.is_some_and(|user| catalog.has_role(user.id, role));
+        let user = self.sender_role()?;
+        let may = user.is_some_and(|user| db.catalog().has_role(user, role));
         match may || !db.tuning().access_control {
             true => Ok(()),
             false => Err(denied(format!("permission denied to {what}"))),
@@ -203,7 +206,10 @@ async fn metrics(Entered(state): Entered) -> Response {
 }
 
 async fn cancel(Entered(state): Entered, Path(id): Path<String>) -> Response {
-    let is_own = state.queries.user_of(&id) == state.sender.as_ref().map(|sender| sender.user.clone());
+    let is_own = match state.sender_role() {
+        Ok(role) => state.queries.user_of(&id) == role,
+        Err(error) => return error::response(&error),
+    };
     if !is_own && let Err(refusal) = state.check_role(SIGNAL_BACKEND, "cancel a query of somebody else") {
         return error::response(&refusal);
     }

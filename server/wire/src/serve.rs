@@ -162,7 +162,7 @@ impl Server {
         if config.cluster.is_some() && config.cluster_token.is_none() {
             return Err(StartError::NoToken);
         }
-        let taking = Taking::bind(&config)
+        let taking = Taking::bind(&config, tls.as_ref())
             .await
             .map_err(|source| StartError::Cluster {
                 address: config.cluster.unwrap_or(pg_addr),

@@ -73,6 +73,8 @@ pub enum Side {
     Postgres,
     /// HTTP.
     Http,
+    /// Links between machines.
+    Cluster,
 }
 
 impl Side {
@@ -81,6 +83,7 @@ impl Side {
         match self {
             Side::Postgres => &[b"postgresql"],
             Side::Http => &[b"h2", b"http/1.1"],
+            Side::Cluster => &[],
         }
     }
 }
@@ -132,6 +135,11 @@ impl Tls {
     /// The fingerprint of the certificate that was made at the start, if it was: SHA-256, in hexadecimal digits.
     pub fn fingerprint(&self) -> Option<String> {
         self.source.fingerprint()
+    }
+
+    /// What links between machines go by, with the certificate of now.
+    pub(crate) fn of_links(&self) -> Arc<ServerConfig> {
+        self.config(Side::Cluster).0
     }
 
     /// What a handshake goes by, with the certificate of now, and the hash of that.

@@ -3,7 +3,6 @@ CREATE TABLE n (k int, a smallint, b real, c numeric, d text, e boolean, f inter
 INSERT INTO n VALUES (1, 56, 7.8, 1.5, 'x', true, '1 day'), (1, 100, 99.097, 2.25, 'y', false, '02:00'), (2, 0, 0.09561, -3, NULL, NULL, NULL), (2, 42, 324.78, NULL, 'x', true, '1 month'), (3, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT avg(a), sum(a), max(a), min(a), count(a), count(*) FROM n;
 SELECT avg(c), sum(c), max(c), min(c), count(c) FROM n;
--- refused 42883: the SQLSTATE differs
 SELECT sum(f), avg(f), max(f), min(f) FROM n;
 SELECT max(d), min(d), count(DISTINCT d) FROM n;
 SELECT sum(a) FROM n WHERE false;
@@ -36,12 +35,14 @@ SELECT d, k, sum(a) FROM n GROUP BY GROUPING SETS ((d), (k), ()) ORDER BY d, k;
 SELECT d, k, grouping(d, k), count(*) FROM n GROUP BY ROLLUP (d, k) ORDER BY 1, 2, 3;
 SELECT d, k, grouping(d), grouping(k), count(*) FROM n GROUP BY CUBE (d, k) ORDER BY 3, 4, 1, 2;
 SELECT k, sum(a) FROM n GROUP BY ROLLUP (k) HAVING grouping(k) = 0 ORDER BY k;
--- refused 0A000: not supported
-SELECT count(*) FROM n GROUP BY ();
+SELECT count(*), max(a) FROM n GROUP BY ();
+SELECT 1 AS one FROM n GROUP BY ();
+SELECT count(*) FROM n WHERE false GROUP BY ();
+SELECT d, count(*) FROM n GROUP BY (), d ORDER BY d;
+SELECT k, d, count(*) FROM n GROUP BY (k, d) ORDER BY 1, 2;
 SELECT DISTINCT count(*) FROM n GROUP BY k ORDER BY 1;
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a), percentile_disc(0.5) WITHIN GROUP (ORDER BY a) FROM n;
 SELECT mode() WITHIN GROUP (ORDER BY d) FROM n;
--- refused 42601: not supported
 SELECT percentile_disc(ARRAY[0.25, 0.75]) WITHIN GROUP (ORDER BY a) FROM n;
 SELECT jsonb_agg(a ORDER BY a), jsonb_object_agg(a, d ORDER BY a) FROM n WHERE a IS NOT NULL;
 SELECT jsonb_agg(d ORDER BY k, a) FROM n;
@@ -73,3 +74,11 @@ SELECT DISTINCT k FROM n ORDER BY a;
 SELECT (SELECT sum(n.a)) FROM n;
 SELECT (SELECT count(*) FROM n x WHERE x.k = n.k) FROM n ORDER BY 1;
 SELECT k, (SELECT max(x.a) FROM n x WHERE x.k = y.k) FROM n y GROUP BY k ORDER BY k;
+-- Several fractions at once.
+SELECT percentile_cont(ARRAY[0.25, 0.5, 0.75]) WITHIN GROUP (ORDER BY x), percentile_disc(ARRAY[0.25, 0.5, 0.75]) WITHIN GROUP (ORDER BY x) FROM generate_series(1, 10) x;
+SELECT percentile_disc(ARRAY[0, NULL, 1]) WITHIN GROUP (ORDER BY x DESC), percentile_cont(ARRAY[0.1, NULL, 0.9]) WITHIN GROUP (ORDER BY x DESC) FROM (VALUES (1.5), (NULL), (4), (10)) v (x);
+SELECT percentile_disc('{0.5,1}'::float8[]) WITHIN GROUP (ORDER BY x), percentile_cont('{0.5,1}'::float8[]) WITHIN GROUP (ORDER BY length(x)) FROM (VALUES ('a'), ('bb'), ('ccc')) v (x);
+SELECT k, percentile_disc(ARRAY[0.5]) WITHIN GROUP (ORDER BY a), percentile_cont(ARRAY[0.5, 1]) WITHIN GROUP (ORDER BY a) FILTER (WHERE a > 1) FROM n GROUP BY k ORDER BY k;
+SELECT percentile_cont(ARRAY[0.5, 1.5]) WITHIN GROUP (ORDER BY x) FROM generate_series(1, 10) x;
+SELECT percentile_cont(ARRAY[0.5]) WITHIN GROUP (ORDER BY x) FROM (VALUES (1)) v (x) WHERE false;
+SELECT rank(3) WITHIN GROUP (ORDER BY x NULLS FIRST), dense_rank(3) WITHIN GROUP (ORDER BY x NULLS FIRST), percent_rank(3) WITHIN GROUP (ORDER BY x NULLS FIRST), cume_dist(3) WITHIN GROUP (ORDER BY x DESC NULLS LAST) FROM (VALUES (1), (2), (3), (NULL)) v (x);

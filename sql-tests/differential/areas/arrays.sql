@@ -45,3 +45,10 @@ SELECT max(xs) FROM arr;
 SELECT array_agg(xs) FROM arr WHERE id IN (1);
 -- differs: it is accepted
 SELECT xs[1][1], xs['a'] FROM arr;
+SELECT '{ ab\c , \x, b\  ,\null }'::text[];
+SELECT '{"1 2" x,3}'::text[];
+SELECT '{a"b"}'::text[];
+SELECT '{"a""b"}'::text[];
+SELECT '{{"a b" , c },{ d,"e\"f"}}'::text[];
+SELECT ROW(1, 2) = ANY (ARRAY[ROW(1, 2), ROW(3, 4)]), ROW(1, 3) = ANY (ARRAY[ROW(1, 2)]), ROW(1, 5) < ALL (ARRAY[ROW(2, 1), ROW(1, 6)]);
+SELECT ARRAY[1, 2] = ANY (ARRAY[[1, 2]]);

@@ -59,3 +59,15 @@ SELECT timestamptz '2024-01-01 12:00';
 SELECT date_trunc('hour', interval '3 days 05:06:07'), date_trunc('month', interval '1 year 5 months 3 days'), date_trunc('year', interval '27 months'), date_trunc('day', interval '3 days 05:06'), date_trunc('decade', interval '25 years'), date_trunc('quarter', interval '8 months'), date_trunc('minute', interval '-1 day -00:01:30');
 SELECT date_trunc('week', interval '8 days');
 SELECT localtime <= now()::time;
+-- Periods of times of day, and ends that are not known.
+SELECT (time '10:00', time '12:00') OVERLAPS (time '11:00', time '13:00'), (time '10:00', time '11:00') OVERLAPS (time '11:00', time '13:00'), (time '10:00', interval '2 hours') OVERLAPS (time '11:00', time '13:00'), (time '10:00', interval '1 hour') OVERLAPS (time '11:00', interval '1 hour'), (time '13:00', time '10:00') OVERLAPS (time '12:00', time '14:00'), (time '10:00', time '10:00') OVERLAPS (time '10:00', time '10:00');
+SELECT (time '23:00', interval '2 hours') OVERLAPS (time '00:30', time '02:00'), (timestamp '2024-01-01', timestamp '2024-02-01') OVERLAPS (timestamp '2024-02-01', interval '1 day'), (timestamptz '2024-01-01', interval '1 month') OVERLAPS (timestamptz '2024-01-31', timestamptz '2024-02-02');
+SELECT (x.a, x.b) OVERLAPS (x.c, x.d) FROM (VALUES (date '2024-01-01', date '2024-01-05', date '2024-01-04', date '2024-01-09'), ('2024-01-01', NULL, '2024-01-01', '2024-01-09'), ('2024-01-01', NULL, '2023-01-01', '2025-01-01'), ('2024-01-01', NULL, '2023-01-01', '2023-02-01'), (NULL, NULL, '2023-01-01', '2023-02-01'), ('2024-01-05', '2024-01-01', '2024-01-02', NULL)) x (a, b, c, d);
+SELECT (1, 2) OVERLAPS (3, 4);
+SELECT (time '10:00', time '12:00') OVERLAPS (date '2024-01-01', date '2024-01-02');
+-- A date is the instant at which it begins.
+SELECT date_trunc('month', date '2024-02-29'), pg_typeof(date_trunc('month', date '2024-02-29')), date_trunc('week', date '2024-02-29'), date_trunc('hour', date '2024-02-29') = date '2024-02-29', date_trunc('year', NULL::date);
+SET TimeZone TO 'America/New_York';
+SELECT date_trunc('month', date '2024-02-29'), date_trunc('quarter', date '2024-08-01'), date_trunc('day', timestamp '2024-01-01 12:00', 'Asia/Tokyo');
+RESET TimeZone;
+SELECT timeofday() ~ '^[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d\.\d{6} \d{4} [A-Z]+$';

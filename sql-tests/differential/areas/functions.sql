@@ -30,3 +30,8 @@ SELECT trim_array(array[1,2], 3);
 SELECT trim_array(array[1,2], -1);
 SELECT array_fill(1, array[0]), array_fill(5, array[1,1,1]);
 SELECT encode(''::bytea, 'base64'), encode(''::bytea, 'hex'), encode('\x00ff10'::bytea, 'hex'), length(encode(repeat('a', 57)::bytea, 'base64')), length(encode(repeat('a', 58)::bytea, 'base64'));
+SELECT clock_timestamp() >= now(), pg_typeof(clock_timestamp());
+SELECT pg_size_bytes('1e3'), pg_size_bytes('1.5e1 kB'), pg_size_bytes('25E-1 bytes'), pg_size_bytes('-1e2kB');
+SELECT pg_size_bytes('1e');
+SELECT pg_size_bytes('1eB');
+SELECT pg_size_bytes('1e40');

@@ -56,3 +56,11 @@ INSERT INTO i4 (d) VALUES (1);
 INSERT INTO i4 (e) VALUES (5);
 INSERT INTO i4 (a) VALUES ('{x}');
 SELECT * FROM i4 ORDER BY f;
+-- Words of the clock, as values of a column.
+CREATE TABLE clocks (ts timestamp, tz timestamptz, d date, t time);
+INSERT INTO clocks VALUES ('now', 'now', 'today', 'now'), ('today', 'tomorrow', 'yesterday', '12:00'), ('epoch', 'infinity', 'now', NULL);
+INSERT INTO clocks (ts, d) VALUES ('tomorrow 04:05', 'tomorrow');
+SELECT ts > '2020-01-01', tz > '2020-01-01', d > '2020-01-01', t IS NULL FROM clocks;
+UPDATE clocks SET ts = 'yesterday', d = 'today' WHERE t IS NULL;
+SELECT count(*) FROM clocks WHERE ts = current_date - 1 AND d = current_date;
+INSERT INTO clocks (d) VALUES ('someday');

@@ -16,7 +16,6 @@ SELECT * FROM j1 t1 (a, b, c) JOIN j2 t2 (a, d) USING (a) ORDER BY a, d;
 SELECT * FROM j1 t1 (a, b, c) JOIN j2 t2 (a, b) USING (b) ORDER BY b, t1.a;
 SELECT * FROM j1 NATURAL JOIN j2;
 SELECT * FROM j1 t1 (a, b, c) NATURAL JOIN j2 t2 (a, d);
--- refused 42601: not supported
 SELECT * FROM j1 t1 (a, b) NATURAL JOIN j2 t2 (a);
 SELECT * FROM j1 JOIN j2 ON (j1.i = j2.i);
 SELECT * FROM j1 JOIN j2 ON (j1.i = j2.k);
@@ -61,3 +60,14 @@ SELECT a.i, b.i, c.i FROM j1 a FULL JOIN j2 b ON a.i = b.k FULL JOIN j2 c ON b.i
 SELECT i, count(*), count(k) FROM j1 LEFT JOIN j2 USING (i) GROUP BY i ORDER BY i;
 DELETE FROM j1 USING j2 WHERE j1.i = j2.i;
 SELECT * FROM j1;
+CREATE TABLE wide (a int, "B c" int, c text);
+INSERT INTO wide VALUES (1, 2, 'x'), (3, 4, 'y');
+SELECT v.*, v.p + v."B c" FROM wide AS v (p) ORDER BY p;
+SELECT p, q, c FROM wide AS v (p, q) ORDER BY v.p DESC;
+SELECT * FROM (SELECT * FROM wide) AS v (p) JOIN wide AS w (x, y) ON p = x ORDER BY p;
+SELECT * FROM (VALUES (1, 2), (3, 4)) AS v (x) ORDER BY column2;
+WITH s (x) AS (SELECT a, c FROM wide) SELECT x, c FROM s ORDER BY x;
+SELECT * FROM wide AS v (p, q, r, s);
+SELECT a FROM wide AS v (p);
+SELECT c FROM wide AS v (c) ;
+DROP TABLE wide;

@@ -74,7 +74,6 @@ UPDATE xs SET a[1] = NULL WHERE id = 1 RETURNING a;
 UPDATE xs SET a[1] = 'x' WHERE id = 1 RETURNING a;
 UPDATE xs SET a[1] = now() WHERE id = 1 RETURNING a;
 UPDATE xs SET id[1] = 1;
--- refused 0A000: jsonb_set is there for that
 UPDATE xs SET j['a'] = '2';
 UPDATE xs SET a[1] = 1.6 WHERE id = 1 AND 1 IS DISTINCT FROM 2 RETURNING a;
 UPDATE xs SET a = '{1}', a[1] = 2;
@@ -110,9 +109,7 @@ SELECT a.k, q.y, b.x FROM a, LATERAL (SELECT a.k + 1 AS y) AS q JOIN a b ON b.k 
 SELECT a.k, z, y FROM a, b JOIN LATERAL (SELECT b.y + a.k AS z) q ON z > 201 ORDER BY 1, 2;
 SELECT a.k, y FROM a, LATERAL (SELECT a.k + 1 AS n) AS q JOIN b ON k = n ORDER BY 1, 2;
 -- What is refused by name.
--- refused 0A000: SEARCH
 WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3) SEARCH DEPTH FIRST BY n SET o SELECT n FROM t;
--- refused 0A000: CYCLE
 WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3) CYCLE n SET c USING p SELECT n FROM t;
 SELECT sum(x) OVER (ORDER BY x ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM a;
 -- refused 0A000: random() has no seed

@@ -30,7 +30,7 @@ SELECT (array_agg(m ORDER BY m DESC))[1] > 'sad', min(m) FROM (VALUES ('sad'::mo
 SELECT 12345.678::numeric(5,2);
 SELECT '12345.678'::numeric(5,2), 123456::numeric(5,2);
 SELECT 3000000000::int, 40000::smallint, 1e20::bigint;
--- refused 22003: a numeric has at most 38 digits
+-- differs: a numeric has at most 38 digits, and a literal of more than 76 digits is a double precision
 SELECT * FROM (VALUES (1e300), (2)) t(x);
 -- refused 22003: a numeric has at most 38 digits
 SELECT 99999999999999999999999999999999999999::numeric * 10;
@@ -73,3 +73,14 @@ ALTER DOMAIN mood DROP NOT NULL;
 ALTER TYPE dd ADD VALUE 'x';
 SELECT nextval('a');
 REFRESH MATERIALIZED VIEW a;
+CREATE TABLE texts (id int, v varchar(4), f char(4), jb jsonb, u uuid);
+INSERT INTO texts VALUES (1, 'ab', 'a', '{"b":2}', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'), (2, 'ab', 'a', NULL, NULL);
+SELECT v::text FROM texts UNION SELECT 'x' ORDER BY 1;
+SELECT f::text FROM texts UNION SELECT v::text FROM texts UNION SELECT jb::text FROM texts UNION SELECT u::text FROM texts ORDER BY 1;
+SELECT id::text FROM texts UNION SELECT v::text FROM texts EXCEPT SELECT f::text FROM texts ORDER BY 1;
+SELECT v::text AS t, count(*) FROM texts GROUP BY v::text HAVING v::text <> 'x';
+SELECT DISTINCT f::text, octet_length(f::text), jb::text || 'x' FROM texts ORDER BY 3 NULLS LAST;
+CREATE MATERIALIZED VIEW as_texts AS SELECT id, f::text AS f, jb::text AS jb, v::text AS v, u::text AS u FROM texts;
+SELECT octet_length(f), f LIKE 'a', jb || 'x', v || u FROM as_texts ORDER BY id;
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'as_texts'::regclass AND attnum > 0 ORDER BY attnum;
+DROP TABLE texts CASCADE;

@@ -39,3 +39,12 @@ SELECT * FROM pair ORDER BY a;
 -- refused 0A000: the SQLSTATE differs
 SELECT * FROM (SELECT 1 AS a INTO never) x;
 DROP TABLE emp, dept, few, pair;
+CREATE TABLE told (a int, b int);
+INSERT INTO told VALUES (1, 2) RETURNING count(*);
+INSERT INTO told VALUES (1, 2) RETURNING sum(a) OVER ();
+INSERT INTO told VALUES (1, 2) RETURNING (SELECT count(*) FROM told), a;
+UPDATE told SET a = a RETURNING max(a) + 1;
+DELETE FROM told RETURNING array_agg(a);
+DELETE FROM told RETURNING unnest(ARRAY[a, b]);
+SELECT * FROM told;
+DROP TABLE told;

@@ -39,7 +39,44 @@ CREATE VIEW fv AS SELECT * FROM rows_of(2);
 SELECT count(*) FROM fv;
 DROP FUNCTION plus(int, int);
 DROP FUNCTION shout;
--- refused 0A000: no parameter gives a result
 CREATE FUNCTION o(a int, OUT b int) LANGUAGE sql AS 'SELECT a';
 -- refused 0A000: elements of arrays in the list of INSERT
 INSERT INTO t (v[1]) VALUES ('x');
+-- OUT parameters.
+CREATE FUNCTION next_of(a int, OUT b int) LANGUAGE SQL AS 'SELECT a + 1';
+SELECT next_of(3), next_of(NULL);
+SELECT * FROM next_of(3);
+SELECT n.b FROM next_of(4) AS n;
+CREATE FUNCTION pair_of(a int, OUT b int, OUT c text) LANGUAGE SQL AS $$SELECT a + 1, 'x' || a$$;
+SELECT * FROM pair_of(3);
+SELECT c, b FROM pair_of(4) AS q;
+-- refused 0A000: its body is a query, which would take the columns of an argument for its own
+SELECT v.x, q.* FROM (VALUES (1), (2)) v (x), LATERAL pair_of(v.x) q ORDER BY 1;
+CREATE FUNCTION doubled(INOUT a int) LANGUAGE SQL AS 'SELECT a * 2';
+SELECT doubled(4);
+SELECT * FROM doubled(5);
+CREATE FUNCTION extremes(OUT low int, OUT high int) LANGUAGE SQL AS 'SELECT min(x), max(x) FROM generate_series(3, 7) x';
+SELECT * FROM extremes();
+CREATE FUNCTION none_of(OUT low int, OUT high int) LANGUAGE SQL AS 'SELECT 1, 2 WHERE false';
+SELECT * FROM none_of();
+CREATE FUNCTION top_of(OUT low int, OUT high int) RETURNS record LANGUAGE SQL AS 'SELECT x, x * x FROM generate_series(3, 7) x';
+SELECT * FROM top_of();
+-- refused 42601: the SQLSTATE differs
+CREATE FUNCTION wrong(OUT low int) RETURNS text LANGUAGE SQL AS 'SELECT 1';
+-- Defaults.
+CREATE FUNCTION plus(a int, b int DEFAULT 5, c int = 20) RETURNS int LANGUAGE SQL AS 'SELECT a + b + c';
+SELECT plus(1), plus(1, 2), plus(1, 2, 3), plus(a => 1), plus(b => 1, a => 3), plus(3, c => 0);
+SELECT plus();
+SELECT plus(1, 2, 3, 4);
+SELECT plus(1, d => 2);
+SELECT plus(1, a => 2);
+SELECT proname, pg_get_function_arguments(oid), pg_get_function_result(oid) FROM pg_proc WHERE proname IN ('plus', 'pair_of', 'next_of', 'doubled') ORDER BY 1;
+-- refused 42601: the SQLSTATE differs
+CREATE FUNCTION late(a int DEFAULT 1, b int) RETURNS int LANGUAGE SQL AS 'SELECT a + b';
+-- STRICT.
+CREATE FUNCTION seven(a int) RETURNS int LANGUAGE SQL STRICT AS 'SELECT coalesce(a, 7)';
+SELECT seven(NULL), seven(1);
+CREATE FUNCTION either(a int, b int) RETURNS int LANGUAGE SQL RETURNS NULL ON NULL INPUT AS 'SELECT coalesce(a, b)';
+SELECT either(NULL, 1), either(1, 2), either(1, NULL);
+CREATE FUNCTION any_way(a int) RETURNS int LANGUAGE SQL CALLED ON NULL INPUT AS 'SELECT coalesce(a, 7)';
+SELECT any_way(NULL), (SELECT proisstrict FROM pg_proc WHERE proname = 'seven'), (SELECT proisstrict FROM pg_proc WHERE proname = 'any_way');

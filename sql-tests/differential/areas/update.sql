@@ -47,3 +47,9 @@ MERGE INTO u2 t USING src s ON t.k = s.k WHEN NOT MATCHED THEN DELETE;
 WITH x AS (SELECT 3 AS k) MERGE INTO u2 t USING x ON t.k = x.k WHEN MATCHED THEN UPDATE SET w = DEFAULT;
 WITH x AS (SELECT 3 AS k) MERGE INTO u2 t USING x ON t.k = x.k WHEN MATCHED THEN UPDATE SET w = 'three';
 SELECT * FROM u2 ORDER BY k;
+-- A column that is assigned has no relation before it.
+UPDATE u2 SET u2.v = 1;
+UPDATE u2 AS x SET x.v = 1;
+UPDATE u2 SET (u2.v, w) = (1, 'x');
+INSERT INTO u2 VALUES (1, 1, 'a') ON CONFLICT (k) DO UPDATE SET u2.v = 1;
+MERGE INTO u2 t USING src s ON t.k = s.k WHEN MATCHED THEN UPDATE SET t.v = 1;

@@ -5,7 +5,6 @@ SELECT dep, no, salary, sum(salary) OVER (PARTITION BY dep) FROM emp ORDER BY de
 SELECT dep, no, salary, rank() OVER (PARTITION BY dep ORDER BY salary) FROM emp ORDER BY 1, 2;
 SELECT no, dense_rank() OVER (ORDER BY salary), percent_rank() OVER (ORDER BY salary), cume_dist() OVER (ORDER BY salary) FROM emp ORDER BY no;
 SELECT no, row_number() OVER (ORDER BY no DESC), ntile(3) OVER (ORDER BY no) FROM emp ORDER BY no;
--- refused 22023: not supported
 SELECT no, ntile(NULL) OVER (ORDER BY no) FROM emp ORDER BY no LIMIT 2;
 SELECT no, lag(salary) OVER (ORDER BY no), lead(salary, 2) OVER (ORDER BY no), lag(salary, 1, 0) OVER (ORDER BY no) FROM emp ORDER BY no;
 SELECT no, lead(salary * 2, 1, -1) OVER (PARTITION BY dep ORDER BY no) FROM emp ORDER BY no;
@@ -35,7 +34,6 @@ SELECT no, sum(salary) OVER (ORDER BY salary NULLS FIRST), rank() OVER (ORDER BY
 SELECT pg_typeof(rank() OVER ()), pg_typeof(ntile(2) OVER ()), pg_typeof(cume_dist() OVER ()), pg_typeof(sum(1) OVER ());
 SELECT count(*) OVER () FROM emp WHERE false;
 -- What is refused.
--- refused 42883: the SQLSTATE differs
 SELECT rank() FROM emp;
 -- refused 42601: the SQLSTATE differs
 SELECT rank() OVER (ORDER BY rank() OVER ()) FROM emp;
@@ -52,15 +50,24 @@ SELECT sum(salary) OVER w FROM emp;
 SELECT sum(salary) OVER (w PARTITION BY dep) FROM emp WINDOW w AS (ORDER BY no);
 -- refused 42601: the SQLSTATE differs
 SELECT sum(no) OVER (ORDER BY no ROWS BETWEEN UNBOUNDED FOLLOWING AND CURRENT ROW) FROM emp;
--- refused 42601: the SQLSTATE differs
 SELECT sum(no) OVER (ROWS BETWEEN -1 PRECEDING AND CURRENT ROW) FROM emp;
--- refused 22023: the SQLSTATE differs
 SELECT ntile(0) OVER (ORDER BY no) FROM emp;
--- differs: it is accepted
 SELECT nth_value(no, 0) OVER (ORDER BY no) FROM emp;
--- differs: sums of bigint and averages of integers have other types
 SELECT sum(no) OVER (ORDER BY dep RANGE 1 PRECEDING) FROM emp;
--- refused 42601: the SQLSTATE differs
 SELECT sum(no) OVER (RANGE 1 PRECEDING) FROM emp;
 -- differs: letters are those of Unicode
 SELECT upper(dep) OVER () FROM emp;
+CREATE TABLE moves (k int, v int, n int, d int);
+INSERT INTO moves VALUES (1, 10, 1, 100), (2, NULL, 2, 200), (3, 30, 0, 300), (4, 40, -1, 400), (5, 50, NULL, 500), (6, 60, 9, NULL);
+SELECT k, lag(v, n) OVER (ORDER BY k), lead(v, n) OVER (ORDER BY k), lag(v, n, d) OVER (ORDER BY k), lead(v, n, d) OVER (ORDER BY k DESC) FROM moves ORDER BY k;
+SELECT k, lag(v, 1, d) OVER (ORDER BY k), lead(v, 2, v) OVER (ORDER BY k), lag(v, n + 1, -v) OVER (PARTITION BY k % 2 ORDER BY k) FROM moves ORDER BY k;
+SELECT k, ntile(n) OVER (ORDER BY k DESC) FROM moves ORDER BY k;
+SELECT k, ntile(v / 10) OVER (PARTITION BY k % 2 ORDER BY k DESC) FROM moves ORDER BY k;
+SELECT ntile(n) OVER (ORDER BY n) FROM moves;
+SELECT ntile(0) OVER () FROM moves;
+SELECT ntile(-1) OVER () FROM moves;
+SELECT ntile(NULL) OVER () FROM moves WHERE k = 1;
+SELECT nth_value(v, 0) OVER () FROM moves;
+SELECT nth_value(v, -2) OVER () FROM moves;
+SELECT sum(v) OVER (ROWS BETWEEN -1 PRECEDING AND CURRENT ROW) FROM moves;
+DROP TABLE moves;

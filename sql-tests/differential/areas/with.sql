@@ -22,7 +22,6 @@ WITH x AS (SELECT 1 AS n) SELECT * FROM (WITH x AS (SELECT 2 AS n) SELECT * FROM
 WITH a AS (SELECT id FROM dep WHERE id > 4) SELECT count(*) FROM dep WHERE id IN (SELECT id FROM a);
 -- differs: a WITH query with a volatile function is computed at each place
 WITH q (x) AS (SELECT random()) SELECT a.x = b.x FROM q a, q b;
--- refused 42601: the SQLSTATE differs
 WITH q (x, y) AS (SELECT 1) SELECT * FROM q;
 WITH q AS (SELECT 1), q AS (SELECT 2) SELECT * FROM q;
 WITH q AS (SELECT * FROM nope) SELECT 1;
@@ -57,3 +56,32 @@ WITH w AS (DELETE FROM z RETURNING a) SELECT count(*) FROM w;
 SELECT count(*) FROM z;
 ROLLBACK;
 SELECT count(*) FROM z;
+-- SEARCH and CYCLE.
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) SEARCH DEPTH FIRST BY n SET o SELECT * FROM t ORDER BY o;
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) SEARCH BREADTH FIRST BY n SET o SELECT * FROM t ORDER BY o DESC;
+CREATE TABLE tree (id int, link int, data text);
+INSERT INTO tree VALUES (1, NULL, 'root'), (2, 1, 'a'), (3, 1, 'b'), (4, 2, 'aa'), (5, 3, 'ba'), (6, 2, 'ab'), (7, 4, 'aaa');
+WITH RECURSIVE search_tree (id, link, data) AS (SELECT t.id, t.link, t.data FROM tree t WHERE link IS NULL UNION ALL SELECT t.id, t.link, t.data FROM tree t, search_tree st WHERE t.link = st.id) SEARCH DEPTH FIRST BY id SET ordercol SELECT * FROM search_tree ORDER BY ordercol;
+WITH RECURSIVE search_tree AS (SELECT t.id, t.link, t.data FROM tree t WHERE link IS NULL UNION ALL SELECT t.id, t.link, t.data FROM tree t JOIN search_tree ON t.link = search_tree.id) SEARCH BREADTH FIRST BY data, id SET ordercol SELECT id, data, ordercol FROM search_tree ORDER BY ordercol;
+WITH RECURSIVE s (id, link, data) AS (SELECT * FROM tree WHERE link IS NULL UNION ALL SELECT t.* FROM tree t JOIN s ON t.link = s.id) SEARCH DEPTH FIRST BY data DESC SET o SELECT id FROM s;
+WITH RECURSIVE s (id, link, data) AS (SELECT * FROM tree WHERE link IS NULL UNION ALL SELECT t.* FROM tree t JOIN s ON t.link = s.id) SEARCH DEPTH FIRST BY data SET o SELECT id, (SELECT count(*) FROM s x WHERE x.o < s.o) FROM s ORDER BY o;
+CREATE TABLE ways (f int, t int);
+INSERT INTO ways VALUES (1, 2), (2, 3), (3, 1), (3, 4), (4, 4);
+WITH RECURSIVE g AS (SELECT f, t FROM ways WHERE f = 1 UNION ALL SELECT w.f, w.t FROM ways w, g WHERE w.f = g.t) CYCLE f, t SET is_cycle USING path SELECT * FROM g ORDER BY path;
+WITH RECURSIVE g (f, t) AS (SELECT * FROM ways UNION ALL SELECT w.* FROM ways w, g WHERE w.f = g.t) CYCLE f, t SET is_cycle TO 'Y' DEFAULT 'N' USING path SELECT f, t, is_cycle, path FROM g ORDER BY path;
+WITH RECURSIVE g (f, t) AS (SELECT * FROM ways WHERE f = 1 UNION ALL SELECT w.* FROM ways w, g WHERE w.f = g.t) SEARCH DEPTH FIRST BY f, t SET seq CYCLE f, t SET is_cycle TO 1 DEFAULT 0 USING path SELECT * FROM g ORDER BY seq;
+WITH RECURSIVE g (f, t) AS (SELECT * FROM ways WHERE f = 1 UNION SELECT w.* FROM ways w, g AS h WHERE w.f = h.t) SEARCH BREADTH FIRST BY f, t SET seq CYCLE f SET is_cycle TO 1 DEFAULT 0 USING path SELECT * FROM g ORDER BY seq;
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n % 3 + 1 FROM t) CYCLE n SET c USING p, u AS (SELECT max(n) AS m FROM t) SELECT n, c, m FROM t, u ORDER BY p;
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3) SEARCH DEPTH FIRST BY m SET o SELECT * FROM t;
+-- refused 42601: the SQLSTATE differs
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3) SEARCH DEPTH FIRST BY n SET n SELECT * FROM t;
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3) CYCLE n SET c USING c SELECT * FROM t;
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3) CYCLE m SET c USING p SELECT * FROM t;
+WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM (SELECT * FROM t) x WHERE n < 3) CYCLE n SET c USING p SELECT * FROM t;
+WITH RECURSIVE t (n) AS (SELECT 1) CYCLE n SET c USING p SELECT * FROM t;
+-- refused 0A000: rows of what is maintained have no order
+CREATE MATERIALIZED VIEW ordered AS WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) SEARCH DEPTH FIRST BY n SET o SELECT n FROM t;
+CREATE TABLE chain AS SELECT i AS a, i % 100 + 1 AS b FROM generate_series(1, 100) i;
+WITH RECURSIVE r (a, b, n) AS (SELECT a, b, 1 FROM chain WHERE a = 1 UNION ALL SELECT c.a, c.b, n + 1 FROM chain c, r WHERE c.a = r.b AND n < 25000) SELECT a, b, n FROM r ORDER BY n OFFSET 24999;
+WITH RECURSIVE r (a, path, is_cycle) AS (SELECT 1, ARRAY[ROW(1)], false UNION ALL SELECT c.b, path || ROW(c.b), ROW(c.b) = ANY (path) FROM r JOIN chain c ON c.a = r.a WHERE NOT is_cycle) SELECT count(*), bool_or(is_cycle) FROM r;
+DROP TABLE chain;

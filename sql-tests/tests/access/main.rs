@@ -4,13 +4,16 @@
 #![allow(clippy::unwrap_used)]
 
 mod audit;
+mod details;
 mod directory;
+mod following;
 mod http;
 mod limits;
 mod login;
 mod matrix;
 mod privileges;
 mod reading;
+mod renamed;
 mod secrets;
 mod strangers;
 mod tenants;

@@ -11,6 +11,7 @@
 //! | sam | may look into the schema, and nothing else |
 
 mod complete;
+mod inside;
 
 use crate::http::{basic, request};
 use crate::{Fixture, rows};
@@ -380,6 +381,8 @@ const CASES: &[Case] = &[
         .after("DROP TOKEN IF EXISTS kept"),
     case("CreateEnum", "CREATE TYPE s.new AS ENUM ('a')", "yyyn").after("DROP TYPE IF EXISTS s.new"),
     case("CreateEnum", "CREATE TYPE public.new AS ENUM ('a')", "nnnn"),
+    case("CreateComposite", "CREATE TYPE s.new AS (a int)", "yyyn").after("DROP TYPE IF EXISTS s.new"),
+    case("CreateComposite", "CREATE TYPE public.new AS (a int)", "nnnn"),
     case("CreateDomain", "CREATE DOMAIN s.new AS int", "yyyn").after("DROP DOMAIN IF EXISTS s.new"),
     case("CreateDomain", "CREATE DOMAIN public.new AS int", "nnnn"),
     case("AlterRelation", "ALTER TYPE s.m ADD VALUE 'b'", "ynnn")
@@ -455,6 +458,11 @@ const CASES: &[Case] = &[
     case("Deallocate", "DEALLOCATE ALL", "yyyy"),
     case("Discard", "DISCARD ALL", "yyyy"),
     case("Set", "SET TRANSACTION READ ONLY", "yyyy"),
+    case(
+        "SetConstraintsAll",
+        "BEGIN; SET CONSTRAINTS ALL IMMEDIATE; COMMIT",
+        "yyyy",
+    ),
     case("LISTEN", "LISTEN x", "yyyy"),
     case("UNLISTEN", "UNLISTEN x", "yyyy"),
     case("NOTIFY", "NOTIFY x", "yyyy"),
@@ -559,7 +567,7 @@ async fn each_user_may_what_it_was_granted_and_nothing_else() {
     // Somebody whose session may be cancelled.
     let _sam = fixture.role("sam").await;
     let mut wrong = vec![];
-    for case in CASES {
+    for case in CASES.iter().chain(inside::CASES) {
         for (user, may) in USERS.iter().zip(case.may.chars()) {
             run_all(&first, case.before).await;
             let client = fixture.role(user).await;

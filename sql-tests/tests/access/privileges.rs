@@ -4,7 +4,8 @@ use tokio_postgres::Client;
 
 use crate::{Fixture, rows};
 
-async fn fixture() -> (Fixture, Client) {
+/// Three users, and a schema that is the first one's.
+pub(crate) async fn fixture() -> (Fixture, Client) {
     let fixture = Fixture::new().await;
     let first = fixture.first().await;
     for statement in [
@@ -21,13 +22,13 @@ async fn fixture() -> (Fixture, Client) {
     (fixture, first)
 }
 
-async fn ok(client: &Client, sql: &str) -> Vec<String> {
+pub(crate) async fn ok(client: &Client, sql: &str) -> Vec<String> {
     rows(client, sql)
         .await
         .unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-async fn denied(client: &Client, sql: &str, message: &str) {
+pub(crate) async fn denied(client: &Client, sql: &str, message: &str) {
     let error = rows(client, sql).await.expect_err(sql);
     assert_eq!(error, format!("42501 {message}"), "{sql}");
 }
@@ -188,8 +189,21 @@ async fn a_role_keeps_nothing_of_what_it_was() {
     // A session that is still there is nobody's, and whoever gets the name is somebody else.
     ok(&first, "CREATE USER ann PASSWORD 'ann'").await;
     ok(&first, "GRANT SELECT ON s.t TO ann").await;
-    denied(&ann, "SELECT * FROM s.t", "permission denied for table t").await;
+    denied(&ann, "SELECT * FROM s.t", "permission denied for schema s").await;
     ok(&fixture.role("ann").await, "SELECT * FROM s.t").await;
+    fixture.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lastval_is_of_a_sequence_that_may_be_read() {
+    let (fixture, first) = fixture().await;
+    let eve = fixture.role("eve").await;
+    ok(&first, "CREATE SEQUENCE s.q").await;
+    ok(&first, "GRANT USAGE ON SEQUENCE s.q TO eve").await;
+    ok(&eve, "SELECT nextval('s.q')").await;
+    assert_eq!(ok(&eve, "SELECT lastval()").await, ["1"]);
+    ok(&first, "REVOKE USAGE ON SEQUENCE s.q FROM eve").await;
+    denied(&eve, "SELECT lastval()", "permission denied for sequence q").await;
     fixture.server.shutdown().await;
 }
 

@@ -1,6 +1,7 @@
 //! The programs in docs, in Python and for dbt, run where there is what they need: `MILLRACE_PYTHON` names an interpreter that has
 //! psycopg, `MILLRACE_DBT` dbt with its adapter for PostgreSQL. Otherwise the tests say that they were skipped.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -82,38 +83,48 @@ async fn the_project_for_dbt_can_be_run_again() -> Result<(), Failure> {
     };
     let directory = tempfile::tempdir()?;
     let server = start_on(&directory.path().join("data"), &virtual_clock()).await?;
-    let (project, out) = (directory.path().join("example"), directory.path().join("out"));
+    // The repository, as far as the page is about it.
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/dbt");
-    for folder in ["macros", "example/models"] {
-        copy(&docs.join(folder), &directory.path().join(folder))?;
-    }
-    for file in [
-        "dbt_project.yml",
-        "example/dbt_project.yml",
-        "example/packages.yml",
-        "example/profiles.yml",
-    ] {
-        std::fs::copy(docs.join(file), directory.path().join(file))?;
-    }
-    std::fs::create_dir(&out)?;
-    let ask = |arguments: &[&str]| -> Result<String, Failure> {
+    copy(&docs, &directory.path().join("docs/dbt"))?;
+    let project = directory.path().join("docs/dbt/example");
+    let home = directory.path().join("home");
+    std::fs::create_dir(&home)?;
+    let output = |command: &mut Command| -> Result<String, Failure> {
+        command
+            .env("HOME", &home)
+            .env("DBT_SEND_ANONYMOUS_USAGE_STATS", "false")
+            .env("MILLRACE_PORT", server.pg_addr().port().to_string());
+        let output = block_in_place(|| command.output())?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {said}{error}");
+        Ok(said)
+    };
+    let ask = |arguments: &[&str]| {
         let mut command = Command::new(&dbt);
         command
             .args(["--no-version-check", "--no-use-colors"])
             .args(arguments);
-        command
-            .current_dir(&project)
-            .env("DBT_SEND_ANONYMOUS_USAGE_STATS", "false");
-        command.env("DBT_PROFILES_DIR", &project).env("SHOP_OUT", &out);
-        command.env("MILLRACE_PORT", server.pg_addr().port().to_string());
-        let output = block_in_place(|| command.output())?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {said}");
-        Ok(said)
+        command.current_dir(&project).env("DBT_PROFILES_DIR", &project);
+        output(command.env("SHOP_OUT", home.join("shop")))
     };
     let client = connect(server.pg_addr()).await?;
-    ask(&["deps"])?;
-    ask(&["run"])?;
+    // As the page says it.
+    let page = std::fs::read_to_string(docs.join("README.md"))?;
+    let blocks = page.split("```text\n").skip(1);
+    let mut blocks = blocks.filter_map(|rest| Some(rest.split_once("```")?.0));
+    let commands = blocks.find(|block| block.contains("dbt run")).unwrap();
+    let programs = [dbt.parent().unwrap().as_os_str(), ":".as_ref()].into_iter();
+    let path: OsString = programs
+        .map(OsStr::to_owned)
+        .chain(std::env::var_os("PATH"))
+        .collect();
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-ec", commands])
+        .env("PATH", path)
+        .env_remove("SHOP_OUT");
+    output(shell.current_dir(directory.path()))?;
     run(&client, "INSERT INTO orders VALUES (1, 40), (2, 25), (1, 2)").await?;
     let ids = "SELECT name, id FROM mr_catalog.relations WHERE name IN ('orders', 'totals', 'totals_out') ORDER BY name";
     let (before, best) = (shown(&client, ids).await?, "SELECT customer, total FROM best");
@@ -167,12 +178,17 @@ async fn shown(client: &Client, query: &str) -> Result<Vec<String>, Failure> {
     Ok(rows.into_iter().map(line).collect())
 }
 
-/// Copies the files of a folder.
+/// Copies a folder.
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
-        std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            std::fs::copy(from, to)?;
+        }
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod nexmark;
 mod oracle;
 mod pipelines;
 mod planned;
+mod printed;
 mod random;
 mod reducers;
 mod rows_in;

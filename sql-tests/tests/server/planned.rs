@@ -19,7 +19,7 @@ const CASES: usize = 400;
 const TEXT_BYTES_MAX: usize = 400;
 
 /// The statements of the files below a folder.
-fn statements(folder: &Path, found: &mut Vec<String>) {
+pub(super) fn statements(folder: &Path, found: &mut Vec<String>) {
     let mut entries: Vec<_> = folder
         .read_dir()
         .unwrap()

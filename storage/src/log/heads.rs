@@ -14,7 +14,7 @@ use crate::disk::Disk;
 use crate::{StorageError, disk};
 
 /// The file, beside the directories of logs.
-const FILE: &str = "HEADS";
+pub(crate) const FILE: &str = "HEADS";
 const FIRST_LINE: &str = "millrace heads, format 1";
 const SUM: &str = "crc32c ";
 

@@ -1,2 +1,2 @@
 {{ config(materialized="sink") }}
-FROM {{ ref("totals") }} WITH (connector = 'file', path = '{{ env_var("SHOP_OUT", "/tmp/shop") }}', type = 'changelog') FORMAT PLAIN ENCODE JSON
+FROM {{ ref("totals") }} WITH (connector = 'file', path = '{{ env_var("SHOP_OUT") }}', type = 'changelog') FORMAT PLAIN ENCODE JSON

@@ -24,15 +24,17 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, Ident, ObjectName, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, Statement, TableFactor, VisitorMut, With,
+    SetExpr, Statement, TableFactor, VisitorMut, WildcardAdditionalOptions, With,
 };
 use millrace_parser::walk::{Walk, walk_expressions};
 
-use self::outputs::{is_plain, output, set_apart};
+pub(crate) use self::outputs::output;
+use self::outputs::{is_plain, set_apart};
 use self::scope::{Columns, Found, Scope, ambiguous};
 use crate::binding::Binding;
 use crate::copies::original;
 use crate::error::{Fault, Faulty};
+use crate::postgres::records::{attributes_as_texts, starred};
 use crate::template::parse as parse_query;
 use crate::template::{bare, nothing};
 
@@ -92,18 +94,18 @@ impl Resolver<'_> {
             for (position, cte) in with.cte_tables.iter_mut().enumerate() {
                 let mut up_to = written.clone();
                 up_to.cte_tables.truncate(position + 1);
-                let table = |columns: Columns| Table {
-                    name: folded(&cte.alias.name),
-                    columns: from::aliased(columns, Some(&cte.alias)),
-                    with: up_to,
+                let columns = match recursive {
+                    true => self.named(&cte.query),
+                    false => self.query(&mut cte.query)?,
                 };
+                let columns = from::aliased(columns, Some(&mut cte.alias))?;
+                self.tables.push(Table {
+                    name: folded(&cte.alias.name),
+                    columns,
+                    with: up_to,
+                });
                 if recursive {
-                    let columns = self.named(&cte.query);
-                    self.tables.push(table(columns));
                     self.query(&mut cte.query)?;
-                } else {
-                    let columns = self.query(&mut cte.query)?;
-                    self.tables.push(table(columns));
                 }
             }
         }
@@ -171,11 +173,34 @@ impl Resolver<'_> {
         order_by: Option<&mut OrderBy>,
     ) -> Result<(Columns, Vec<String>)> {
         let scope = self.from(&mut select.from)?;
+        for item in &mut select.projection {
+            if let Some(relation) = self.starred_relation(item, &scope)? {
+                *item = relation;
+            }
+        }
         let columns = self.outputs(&select.projection, &scope);
         self.frames.push(scope);
         let outcome = self.within(select, order_by);
         self.frames.pop();
         Ok((columns, outcome?))
+    }
+
+    /// `t.*`, if an item is `(t).*` of a relation and not of a column.
+    fn starred_relation(&self, item: &SelectItem, scope: &Scope) -> Result<Option<SelectItem>> {
+        let parts = match starred(item) {
+            Some(Expr::Identifier(name)) if matches!(scope.find(name, self)?, Found::Nothing) => {
+                vec![name.clone()]
+            }
+            Some(Expr::CompoundIdentifier(parts)) => parts.clone(),
+            _ => return Ok(None),
+        };
+        let relation = scope.relations().find(|relation| relation.is_called(&parts));
+        Ok(relation.filter(|relation| !relation.is_value).map(|_| {
+            SelectItem::QualifiedWildcard(
+                SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(parts)),
+                WildcardAdditionalOptions::default(),
+            )
+        }))
     }
 
     /// What stands in a SELECT beside its FROM, whose scope is the innermost frame.
@@ -500,6 +525,8 @@ impl VisitorMut for Expressions<'_, '_> {
             && matches!(access_chain.first(), Some(AccessExpr::Dot(_)))
         {
             self.roots += 1;
+        } else if let Expr::CompoundFieldAccess { access_chain, .. } = expr {
+            attributes_as_texts(access_chain);
         }
         if self.names
             && self.resolved.is_empty()

@@ -19,17 +19,20 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TableScan, Volatility,
 };
 
+use crate::postgres::records::{FIELD, NAMED_ROW, ROW};
+
 const NAME: &str = "may_fail";
 
 /// Functions that choose among their arguments, or put them together, and fail on none.
-const NEVER_FAIL: [&str; 7] = [
+const NEVER_FAIL: [&str; 8] = [
     NAME,
     "coalesce",
     "nvl",
     "nvl2",
     "make_array",
-    "named_struct",
-    "struct",
+    ROW,
+    NAMED_ROW,
+    FIELD,
 ];
 
 /// What `change` makes of a view's plan if it takes nothing that may fail for one that cannot be NULL.

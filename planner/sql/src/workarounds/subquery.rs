@@ -48,6 +48,9 @@ pub(crate) fn decorrelate(plan: LogicalPlan) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     let mut made = Made::default();
+    let plan = with_values(plan, |subquery| {
+        !subquery.schema().field(0).is_nullable() && !has_one_row(subquery)
+    })?;
     plan.transform_up_with_subqueries(|node| Decorrelator { made: &mut made }.node(node))
         .map(|transformed| transformed.data)
 }
@@ -55,12 +58,17 @@ pub(crate) fn decorrelate(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// The plan in which every uncorrelated scalar subquery has at most one row: a second one is an error. (A plan that runs
 /// once checks that as it runs; a view has a join in its place.)
 pub fn single_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
+    with_values(plan, |subquery| !at_most_one_row(subquery))
+}
+
+/// The plan in which those uncorrelated scalar subqueries are aggregates of their one value. Without rows that is NULL, which DataFusion
+/// takes for impossible where the column cannot be NULL.
+fn with_values(plan: LogicalPlan, those: impl Fn(&LogicalPlan) -> bool) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
         node.map_expressions(|expression| {
             expression.transform(|inner| match inner {
                 Expr::ScalarSubquery(subquery)
-                    if outer_columns(&subquery.subquery)?.is_empty()
-                        && !at_most_one_row(&subquery.subquery) =>
+                    if outer_columns(&subquery.subquery)?.is_empty() && those(&subquery.subquery) =>
                 {
                     let plan = one_value(&subquery.subquery)?;
                     Ok(Transformed::yes(Expr::ScalarSubquery(Subquery {
@@ -490,6 +498,19 @@ fn at_most_one_row(plan: &LogicalPlan) -> bool {
         }
         LogicalPlan::EmptyRelation(_) => true,
         LogicalPlan::Values(values) => values.values.len() <= 1,
+        _ => false,
+    }
+}
+
+/// Whether there is one row, whatever is read.
+fn has_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => has_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),
+        LogicalPlan::Sort(sort) => has_one_row(&sort.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        LogicalPlan::Values(values) => values.values.len() == 1,
         _ => false,
     }
 }

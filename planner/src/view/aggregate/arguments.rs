@@ -41,7 +41,7 @@ impl<'a> Arguments<'a> {
 
     /// Adds a column, always; returns its position.
     pub fn push(&mut self, expression: &Expr) -> Result<usize> {
-        let physical = self.lowering.expression(expression, self.input)?;
+        let physical = self.lowering.in_turn(expression, self.input)?;
         let position = self.fields.len();
         let field = physical.return_field(self.input.as_arrow())?;
         self.fields

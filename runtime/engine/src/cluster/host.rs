@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_mesh::handshake::Token;
-use millrace_mesh::{Body, Link, Listener, MeshError, Serve, connect};
+use millrace_mesh::{Access, Body, Link, Listener, MeshError, Serve, connect};
 use millrace_planner::state_identity::state_difference;
 use millrace_planner::{RelationId, StageGraph};
 use millrace_resource::cpu::CpuScheduler;
@@ -51,7 +50,8 @@ pub trait Definitions: Send + Sync + 'static {
 pub struct HostOptions {
     /// Where the coordinator listens for workers.
     pub coordinator: String,
-    pub token: Token,
+    /// What it knows and whether it encrypts.
+    pub access: Access,
     /// Has to be that of the coordinator.
     pub build: String,
     /// Where other hosts reach this one; none: where it listens.
@@ -86,7 +86,7 @@ pub struct Host {
 struct Inner {
     machine: Machine,
     definitions: Arc<dyn Definitions>,
-    token: Token,
+    access: Access,
     started: Instant,
     heartbeat: Duration,
     link: Link,
@@ -232,7 +232,7 @@ impl Host {
         });
         let link = connect(
             &options.coordinator,
-            &options.token,
+            &options.access,
             &about,
             Arc::clone(&serving) as Arc<dyn Serve>,
         );
@@ -248,7 +248,7 @@ impl Host {
         let inner = Arc::new(Inner {
             machine,
             definitions,
-            token: options.token,
+            access: options.access,
             started: Instant::now(),
             heartbeat: Duration::from_nanos(heartbeat_ns),
             link,

@@ -9,7 +9,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::StatisticsContext;
@@ -21,10 +23,12 @@ use datafusion::physical_plan::{
 
 use super::boundary::{Routing, StageBoundary};
 use super::carry::carried;
+use super::compact::Compacting;
 use super::constants;
 use super::gate::Gating;
 use super::run::QueryRun;
 use super::steps::stepped;
+use super::wanted::looking;
 use super::wrap::Wrapped;
 use crate::snapshot::SnapshotScan;
 
@@ -93,16 +97,35 @@ fn cut_node(
     if node.children().is_empty() && !has_suspension_points(node.as_ref()) {
         return Ok(Transformed::yes(Wrapped::around(&node, Gating)));
     }
-    let (node, is_new) = match constants::stepped(&node)? {
+    if node.is::<RecursiveQueryExec>() {
+        return Ok(Transformed::yes(Wrapped::around(&node, Compacting)));
+    }
+    let (node, looks) = match looking(&node)? {
         Some(node) => (node, true),
         None => (node, false),
+    };
+    let (node, is_new) = match constants::stepped(&node)? {
+        Some(node) => (node, true),
+        None => (node, looks),
     };
     let in_steps = match carried(&node)? {
         Some(join) => Some(join),
         None => stepped(&node)?,
     };
+    if multiplies(node.as_ref()) {
+        let joined = in_steps.as_ref().unwrap_or(&node);
+        return Ok(Transformed::yes(Wrapped::around(joined, Gating)));
+    }
     let other = |node| Transformed::new_transformed(node, is_new);
     Ok(in_steps.map_or_else(|| other(node), Transformed::yes))
+}
+
+/// Whether it may make any number of batches out of one of its input, and is at none of the suspension points below meanwhile.
+fn multiplies(node: &dyn ExecutionPlan) -> bool {
+    node.is::<CrossJoinExec>()
+        || node.is::<HashJoinExec>()
+        || node.is::<NestedLoopJoinExec>()
+        || node.is::<SortMergeJoinExec>()
 }
 
 /// Whether a leaf gives way by itself, or is too short to.

@@ -23,7 +23,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, SendableRecordBatchStream,
+    ChildrenPropertiesMode, ExecutionPlan, InputOrderMode, ReplaceChildrenOptions, SendableRecordBatchStream,
 };
 use futures::{StreamExt, TryStreamExt};
 use millrace_operator::windows::{Sizes, WideFunction};
@@ -50,6 +50,7 @@ const COPIES: usize = 2;
 pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let schema = node.schema();
     let is_wide = |column: &usize| is_made_wide(schema.field(*column).data_type());
+    let mut is_in_order = true;
     let (made, windows, needs_all) = if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
         // Constants count if they take much in each row.
         let constants = projection.expr().iter().filter_map(|projected| {
@@ -68,6 +69,7 @@ pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
         }
         (made, &[][..], false)
     } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
+        is_in_order = matches!(window.input_order_mode, InputOrderMode::Sorted);
         (vec![], window.window_expr(), false)
     } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
         (vec![], window.window_expr(), true)
@@ -75,7 +77,9 @@ pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
         return Ok(None);
     };
     let functions = WideFunction::of(windows, &schema);
-    let needs_all = needs_all || functions.iter().any(WideFunction::waits);
+    // Partitions that come in no order all have rows that wait, and count as one.
+    let wait_together = !is_in_order && functions.iter().any(WideFunction::looks_ahead);
+    let needs_all = needs_all || wait_together || functions.iter().any(WideFunction::waits);
     let made = match windows.is_empty() {
         true => made,
         false => functions.iter().map(|function| function.column).collect(),
@@ -84,9 +88,10 @@ pub fn stepped(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execution
     let below = Below {
         keeps: !windows.is_empty(),
         needs_all,
-        keys: windows
-            .first()
-            .map_or(vec![], |window| window.partition_by().to_vec()),
+        keys: match windows.first() {
+            Some(window) if is_in_order => window.partition_by().to_vec(),
+            _ => vec![],
+        },
         functions: functions.into(),
         shared: Arc::clone(&shared),
     };
@@ -115,8 +120,10 @@ struct State {
     /// Rows that went in and have not come out, and their bytes.
     rows: usize,
     bytes: usize,
-    /// What the operator will take to make something of those, where it needs all of them first.
+    /// What the operator will take to make something of those, where it needs all of them, or rows behind them, first.
     made_bytes: usize,
+    /// How often all had come out.
+    emptied: usize,
     room: Option<MemoryReservation>,
 }
 
@@ -129,6 +136,7 @@ impl State {
             rows: 0,
             bytes: 0,
             made_bytes: 0,
+            emptied: 0,
             room: None,
         }
     }
@@ -158,6 +166,7 @@ impl State {
         self.rows -= rows;
         if self.rows == 0 {
             self.made_bytes = 0;
+            self.emptied += 1;
         }
         let wanted = self.room_wanted();
         if let Some(room) = &mut self.room {
@@ -203,8 +212,9 @@ impl Below {
         Ok(rows)
     }
 
-    /// Reserves space for rows that go in.
-    fn charge(&self, batch: &RecordBatch, made_bytes: usize, pool: &Arc<dyn MemoryPool>) -> Result<()> {
+    /// Reserves space for rows that go in, and for what is made of them once it is known.
+    fn charge(&self, batch: &RecordBatch, windows: &mut Windows, pool: &Arc<dyn MemoryPool>) -> Result<()> {
+        let made_bytes = windows.add(self, batch)?;
         let mut state = self.shared.lock();
         state.rows += batch.num_rows();
         state.bytes += rows_bytes(batch);
@@ -226,16 +236,16 @@ impl Wrap for Below {
             let mut windows = Windows::default();
             let charged = rows.map(move |batch| {
                 let batch = batch?;
-                let made_bytes = windows.add(&below, &batch)?;
-                below.charge(&batch, made_bytes, &pool)?;
+                below.charge(&batch, &mut windows, &pool)?;
                 Ok(batch)
             });
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, charged)));
         }
+        let windows = Mutex::new(Windows::default());
         let step = move |batch: &RecordBatch| {
             let now = batch.slice(0, below.step(batch)?.min(batch.num_rows()));
             if below.keeps {
-                below.charge(&now, 0, &pool)?;
+                below.charge(&now, &mut windows.lock(), &pool)?;
             }
             Ok(now)
         };
@@ -269,7 +279,8 @@ pub(super) fn in_steps(
     Box::pin(RecordBatchStreamAdapter::new(schema, steps))
 }
 
-/// What functions over whole partitions of windows will make: each row has a value of its partition.
+/// What window functions will make at once: where they need all rows, of all of a partition, since each row has a value of that; else of
+/// the rows that wait for others behind them.
 #[derive(Default)]
 struct Windows {
     /// Of the partition that is coming in.
@@ -277,15 +288,22 @@ struct Windows {
     rows: usize,
     /// By function.
     read: Vec<Sizes>,
-    /// What they make for it.
+    /// What they make for it; where rows wait, for the one for which they make most.
     bytes: usize,
+    /// How often all rows had come out when that was counted.
+    emptied: usize,
 }
 
 impl Windows {
     /// Adds rows, which are in the order of their partitions. Returns by how much the bytes have grown that will be made.
     fn add(&mut self, below: &Below, batch: &RecordBatch) -> Result<usize> {
-        if below.functions.is_empty() || batch.num_rows() == 0 {
+        let waits = |function: &WideFunction| below.needs_all || function.looks_ahead();
+        if !below.functions.iter().any(waits) || batch.num_rows() == 0 {
             return Ok(0);
+        }
+        let emptied = below.shared.lock().emptied;
+        if self.emptied != emptied {
+            (self.emptied, self.bytes) = (emptied, 0);
         }
         let keys = below.keys.iter();
         let keys = keys.map(|key| key.evaluate(batch)?.into_array(batch.num_rows()));
@@ -306,8 +324,10 @@ impl Windows {
             if self.rows == 0 || self.key != key {
                 *self = Windows {
                     key,
+                    rows: 0,
                     read: vec![Sizes::default(); below.functions.len()],
-                    ..Windows::default()
+                    bytes: if below.needs_all { 0 } else { self.bytes },
+                    emptied,
                 };
             }
             self.rows += range.len();
@@ -315,10 +335,13 @@ impl Windows {
             let functions = below.functions.iter().zip(&values).zip(&mut self.read);
             for ((function, values), read) in functions {
                 read.add(Sizes::of(values, range.clone())?);
-                bytes = bytes.saturating_add(function.bytes(self.rows, *read));
+                bytes = bytes.saturating_add(match below.needs_all {
+                    true => function.bytes(self.rows, *read),
+                    false => function.waiting_bytes(self.rows, *read),
+                });
             }
             grown = grown.saturating_add(bytes.saturating_sub(self.bytes));
-            self.bytes = bytes;
+            self.bytes = self.bytes.max(bytes);
         }
         Ok(grown)
     }

@@ -50,6 +50,11 @@ impl Transport for InProcess {
         }
     }
 
+    fn memory_permille(&self) -> u32 {
+        let engine = self.reach();
+        engine.map_or(0, |engine| engine.machine.memory.status().permille())
+    }
+
     fn send(&self, to: WorkerId, message: ToPeer) {
         if let Some(worker) = self.peer(to) {
             worker.receive(message);

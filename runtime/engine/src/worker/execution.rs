@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use millrace_operator::{ErrorCounter, Inputs};
+use millrace_operator::{ErrorCounter, Inputs, words};
 use millrace_planner::stage::Output as Goes;
 use millrace_resource::cpu::{CpuGate, TaskRecord, Work, running_task};
 use millrace_resource::error::ResourceError;
@@ -332,7 +332,7 @@ impl Worker {
             return Outcome::Void;
         }
         if !view.has_failed() {
-            tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, %error,
+            tracing::error!(view = %view.name, stage = id.stage, partition = id.partition, epoch = id.epoch, error = words::logged(&error),
                 "a view failed; the others continue");
             view.set_aside(error, is_memory);
             self.transport.failed(&view, is_memory);

@@ -19,12 +19,19 @@ pub(super) struct LoadMeter {
     query_bytes: f64,
     /// And of how many parts.
     state_bytes: (u64, usize),
+    /// What would move with each partition.
+    moved_bytes: Vec<u64>,
 }
 
 impl LoadMeter {
     /// Bytes that live on the worker or are held by tasks there, smoothed, as of the last time.
     pub fn memory(&self) -> u64 {
         self.state_bytes.0 + self.query_bytes as u64
+    }
+
+    /// Bytes of state that would move with each partition, as of the last time.
+    pub fn moved_bytes(&self) -> &[u64] {
+        &self.moved_bytes
     }
 
     /// The load since the last time; `parts` is what lives on the worker. State is asked for its size only if slots were
@@ -43,6 +50,16 @@ impl LoadMeter {
                     .map_or(0, |view| view.part_bytes(part.stage, part.partition))
             });
             self.state_bytes = (bytes.sum::<usize>() as u64, parts.len());
+            self.moved_bytes.clear();
+            for part in parts {
+                let bytes = views
+                    .get(&part.view)
+                    .map_or(0, |view| view.moved_bytes(part.stage, part.partition));
+                if self.moved_bytes.len() <= part.partition {
+                    self.moved_bytes.resize(part.partition + 1, 0);
+                }
+                self.moved_bytes[part.partition] += bytes as u64;
+            }
         }
         self.query_bytes += SMOOTHING * (worker.cpu.held() as f64 - self.query_bytes);
         let all = [QueryClass::Stream, QueryClass::Interactive, QueryClass::Batch];
@@ -53,6 +70,7 @@ impl LoadMeter {
             query_bytes: self.query_bytes as u64,
             in_flight_bytes: worker.in_flight_bytes() as u64,
             cpu_ns: busy_ns,
+            memory_permille: worker.transport.memory_permille(),
         }
     }
 }

@@ -34,6 +34,9 @@ pub trait Transport: Send + Sync {
     /// Tells the driver.
     fn report(&self, message: ToDriver);
 
+    /// How much of the process's memory is in use, in thousandths of its limit.
+    fn memory_permille(&self) -> u32;
+
     /// Tells another worker. If that fails, or may have, the driver is told: [`ToDriver::Undelivered`].
     fn send(&self, to: WorkerId, message: ToPeer);
 

@@ -427,7 +427,7 @@ async fn a_task_that_takes_what_no_account_sees_is_ended() {
 async fn what_unnest_makes_is_in_flight_a_few_batches_at_a_time() {
     const WHOLE: RelationId = RelationId(13);
     let fixture = Fixture::new(24 * MB).await;
-    // Each of 400 rows makes 10,000, and three of all are kept.
+    // Each of 200 rows makes 10,000, and three of all are kept.
     let sql = "SELECT x, x + 1 AS y FROM (SELECT unnest(generate_series(v * 10000, v * 10000 + 9999)) AS x FROM a) AS q
       ORDER BY x LIMIT 3";
     let sql_whole = sql.replace("FROM a)", "FROM b)");
@@ -438,7 +438,7 @@ async fn what_unnest_makes_is_in_flight_a_few_batches_at_a_time() {
         .create_with(WHOLE, "whole", &sql_whole, options)
         .await
         .unwrap();
-    fixture.write(A, 0..400).await.unwrap();
+    fixture.write(A, 0..200).await.unwrap();
     assert_eq!(fixture.sum(LARGE).await.unwrap(), 6);
     let views = fixture.runtime.views();
     let large = views.iter().find(|view| view.relation == LARGE).unwrap();
@@ -448,7 +448,7 @@ async fn what_unnest_makes_is_in_flight_a_few_batches_at_a_time() {
         large.flows
     );
     // The same without flow control.
-    fixture.write(B, 0..400).await.unwrap();
+    fixture.write(B, 0..200).await.unwrap();
     let error = fixture.sum(WHOLE).await.unwrap_err();
     assert!(error.to_string().contains("exceeded memory_limit"), "{error}");
     fixture.runtime.shutdown().await;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch};
 use arrow::datatypes::Float64Type;
 use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
+use millrace_sql::float_sum::FloatSum;
 
 use super::count::{add_counts, counts_of};
-use super::float_sum::{FLOAT_COLUMNS, FloatSum, float_columns, floats_of, merge_floats};
+use super::float_sum::{FLOAT_COLUMNS, float_columns, floats_of, merge_floats};
 use super::state::{GroupState, each, resize, retain_positions};
 use crate::error::Result;
 use crate::expression::ErrorCounter;

@@ -9,11 +9,12 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use datafusion::error::DataFusionError;
-use datafusion_functions_aggregate_common::utils::DecimalAverager;
 use millrace_planner::stage::aggregation::{AggregateCall, AggregateForm};
+use millrace_sql::float_sum::FloatSum;
+use millrace_sql::numeric::quotient;
 
 use super::count::{add_counts, counts_of};
-use super::float_sum::{FLOAT_COLUMNS, FloatSum, float_columns, floats_of, merge_floats};
+use super::float_sum::{FLOAT_COLUMNS, float_columns, floats_of, merge_floats};
 use super::state::{GroupState, each, resize, retain_positions, slide};
 use crate::error::{OperatorError, Result};
 use crate::expression::ErrorCounter;
@@ -33,6 +34,20 @@ enum Sums {
     /// Of integers and decimals, in units of the scale.
     Exact(Vec<i128>),
     Float(Vec<FloatSum>),
+}
+
+/// Digits after the point from which on an average is one of PostgreSQL's, which is rounded.
+const ROUNDED_SCALE: i8 = 16;
+/// How many more of them DataFusion's has than the values, behind which it is cut off.
+const CUT_DIGITS: i8 = 4;
+
+/// An average of numerics, as the function computes it that was planned: its type tells which it is. None: it has too many digits.
+fn average_of_digits(sum: i128, count: i128, scale: i8, target: i8) -> Option<i128> {
+    let more = target - scale;
+    match more == CUT_DIGITS && target < ROUNDED_SCALE {
+        true => Some(sum.checked_mul(10_i128.pow(CUT_DIGITS.unsigned_abs().into()))? / count),
+        false => quotient(sum, count, more.into()),
+    }
 }
 
 impl Sum {
@@ -57,21 +72,27 @@ impl Sum {
         })
     }
 
-    fn average(&self, groups: &[usize]) -> Result<ArrayRef> {
+    fn average(&self, groups: &[usize], errors: Option<&ErrorCounter>) -> Result<ArrayRef> {
         match (&self.sums, &self.argument_type, &self.output_type) {
             (Sums::Float(sums), _, _) => Ok(Arc::new(Float64Array::from_iter(groups.iter().map(|group| {
                 let count = self.counts[*group];
                 (count > 0).then(|| sums[*group].value() / count as f64)
             })))),
             (Sums::Exact(sums), DataType::Decimal128(_, scale), DataType::Decimal128(precision, target)) => {
-                let averager = DecimalAverager::<Decimal128Type>::try_new(*scale, *precision, *target)?;
-                let values = groups
-                    .iter()
-                    .map(|group| match self.counts[*group] {
-                        count if count > 0 => Ok(Some(averager.avg(sums[*group], i128::from(count))?)),
-                        _ => Ok(None),
-                    })
-                    .collect::<Result<Decimal128Array>>()?;
+                let values = groups.iter().map(|group| match self.counts[*group] {
+                    count if count > 0 => {
+                        let average = average_of_digits(sums[*group], i128::from(count), *scale, *target);
+                        if average.is_none()
+                            && let Some(errors) = errors
+                        {
+                            let message = "an average has more digits than a numeric".to_owned();
+                            errors.note(DataFusionError::Execution(message));
+                        }
+                        average
+                    }
+                    _ => None,
+                });
+                let values: Decimal128Array = values.collect();
                 Ok(Arc::new(values.with_precision_and_scale(*precision, *target)?))
             }
             _ => Err(OperatorError::Internal(format!(
@@ -209,7 +230,7 @@ impl GroupState for Sum {
 
     fn evaluate(&self, groups: &[usize], errors: Option<&ErrorCounter>) -> Result<ArrayRef> {
         if self.average {
-            return self.average(groups);
+            return self.average(groups, errors);
         }
         Ok(match &self.sums {
             Sums::Exact(sums) => match self.output_type {

@@ -496,8 +496,11 @@ impl CpuGate {
     }
 
     /// Whether this task should give way; if so the next time that it is queued counts as being paused, or as the end of
-    /// its quantum.
+    /// its quantum. One that nobody waits for any more ends where it does.
     pub fn gives_way(&self) -> bool {
+        if self.record.is_unwanted() {
+            return true;
+        }
         let Some((way, since)) = self.asked() else {
             let is_over = self.is_over_quantum();
             if is_over {

@@ -137,6 +137,37 @@ fn what_suspends_nowhere_can_look_whether_it_is_wanted() {
     cpu.stop();
 }
 
+/// Also while nothing else waits for the slot.
+#[test]
+fn cancelling_a_running_task_ends_it_where_it_may_give_way() {
+    struct Tells(mpsc::Sender<()>);
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+    let cpu = CpuScheduler::start(1, None).unwrap();
+    for class in QueryClass::ALL {
+        let (tell, told) = mpsc::channel();
+        let held = Tells(tell.clone());
+        let task = cpu.spawn::<(), ResourceError>(class, move |gate| {
+            async move {
+                let _held = held;
+                tell.send(()).unwrap();
+                loop {
+                    gate.checkpoint().await;
+                }
+            }
+            .boxed()
+        });
+        told.recv().unwrap();
+        drop(task);
+        let ended = told.recv_timeout(Duration::from_secs(60));
+        assert_eq!(ended, Ok(()), "{class}");
+    }
+    cpu.stop();
+}
+
 #[test]
 fn cancelling_a_paused_task_frees_what_it_holds_at_once() {
     let cpu = CpuScheduler::start(1, None).unwrap();

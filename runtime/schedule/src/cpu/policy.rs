@@ -10,10 +10,10 @@ use super::{CLASSES, QueryClass};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SchedulerPolicy {
     /// Streams first, batch tasks are paused for them; tasks go where their input is as long as there is memory, else to
-    /// the worker with the least pressure.
+    /// the worker with the least pressure. Partitions of views stay where their state is, as far as balance allows.
     #[default]
     Lma,
-    /// As `lma` without regard to where the input is: to the worker with the least to do.
+    /// As `lma` without regard to where input and state are: to the worker with the least to do.
     Lb,
     /// In the order of arrival, nothing is paused.
     Fifo,
@@ -115,7 +115,7 @@ pub struct Place<W> {
 }
 
 /// A worker whose memory is fuller than this is no preferred place.
-const MEMORY_PERMILLE_MAX: u32 = 800;
+pub(crate) const MEMORY_PERMILLE_MAX: u32 = 800;
 
 /// The rules of a policy. They read no clock and no lock.
 pub trait Policy: Sync {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use millrace_planner::RelationId;
 
 use super::{CheckpointPolicy, Spread};
+use crate::cpu::policy::SchedulerPolicy;
 use crate::group_size::GroupSize;
 use crate::id::{PipelineId, Ticket, WorkerId};
 use crate::message::{ToDriver, ToWorker};
@@ -59,6 +60,8 @@ pub enum Event {
     CheckpointDue { pipeline: PipelineId },
     /// Over how many workers pipelines are spread.
     Spread(Spread),
+    /// By which rules partitions are placed, from the next change of workers on.
+    Policy(SchedulerPolicy),
     /// The time between two heartbeats of a worker, in nanoseconds.
     Heartbeats { every_ns: u64 },
 }

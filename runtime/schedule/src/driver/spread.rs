@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pipeline::{GroupRecord, Phase};
 use super::{Command, Driver};
+use crate::cpu::policy::SchedulerPolicy;
 use crate::id::{PipelineId, WorkerId};
 use crate::message::StageCosts;
 
@@ -118,7 +119,9 @@ impl Driver {
         let first = used.iter().position(|worker| *worker == home).unwrap_or(0);
         used.rotate_left(first);
         // Rows that stay where they arrive cost no message.
-        used.sort_by_key(|worker| !self.cutters.contains(worker));
+        if self.policy == SchedulerPolicy::Lma {
+            used.sort_by_key(|worker| !self.cutters.contains(worker));
+        }
         used.truncate(workers);
         let at = |(partition, worker): (usize, &WorkerId)| match used.contains(worker) {
             true => *worker,

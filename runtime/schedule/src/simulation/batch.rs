@@ -14,6 +14,7 @@ use crate::cpu::policy::{GiveWay, Place, SchedulerPolicy};
 use crate::cpu::queue::{Cause, RunQueue, Turn, Waiting};
 use crate::cpu::shares::Tenant;
 use crate::cpu::{CLASSES, QueryClass};
+use crate::driver::Event;
 use crate::id::WorkerId;
 use crate::local::ReadyTask;
 
@@ -154,6 +155,7 @@ impl Simulation {
     pub fn set_policy(&mut self, policy: SchedulerPolicy, pause_ns: u64) {
         self.batch.policy = policy;
         self.batch.pause_ns = pause_ns;
+        self.event(Event::Policy(policy));
     }
 
     /// A client more, which sends a job, and the next one whenever one has ended.

@@ -186,6 +186,17 @@ impl Checks {
         self.kept.retain(|kept, _| !is_other(kept));
     }
 
+    /// Bytes of each partition that a worker keeps, where each part of it has so many.
+    pub fn kept_of(&self, worker: WorkerId, bytes: &[u64]) -> Vec<u64> {
+        let mut kept = vec![0; bytes.len()];
+        for (_, part) in self.kept.keys().filter(|(on, _)| *on == worker) {
+            if let Some(kept) = kept.get_mut(part.2) {
+                *kept += bytes[part.2];
+            }
+        }
+        kept
+    }
+
     pub fn discard(&mut self, worker: WorkerId, views: &[RelationId]) {
         self.kept
             .retain(|(on, part), _| *on != worker || !views.contains(&part.0));

@@ -14,7 +14,7 @@ impl Delivery {
     pub(super) fn is_foreground(&self) -> bool {
         match self {
             Delivery::Beat
-            | Delivery::ToDriver(_, ToDriver::Heartbeat { .. })
+            | Delivery::ToDriver(_, ToDriver::Heartbeat { .. } | ToDriver::State { .. })
             | Delivery::Wake {
                 timer: Timer::Stragglers,
                 ..
@@ -65,7 +65,7 @@ impl Simulation {
                 self.send(self.now, Delivery::ToDriver(from, report));
             }
             // A heartbeat is not missed if another one comes.
-            Delivery::ToDriver(_, ToDriver::Heartbeat { .. }) => {}
+            Delivery::ToDriver(_, ToDriver::Heartbeat { .. } | ToDriver::State { .. }) => {}
             Delivery::ToDriver(from, message) if self.workers.contains_key(&from) => {
                 let again_ns = self.setup.costs.message_ns.1;
                 self.send(self.now + again_ns, Delivery::ToDriver(from, message));
@@ -83,6 +83,13 @@ impl Simulation {
                 self.now,
                 Delivery::ToDriver(worker, ToDriver::Heartbeat { worker, load }),
             );
+            if !self.state_bytes.is_empty() {
+                let bytes = self.checks.kept_of(worker, &self.state_bytes);
+                self.send(
+                    self.now,
+                    Delivery::ToDriver(worker, ToDriver::State { worker, bytes }),
+                );
+            }
         }
         self.event(Event::Tick);
         let now = self.now;

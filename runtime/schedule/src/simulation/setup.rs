@@ -24,6 +24,21 @@ pub struct Costs {
     pub slow: (u64, u64),
 }
 
+impl Costs {
+    /// Messages and tasks that take so long, of which none is lost, doubled or slow; drivers and local schedulers cost little.
+    pub fn reliable(message_ns: (u64, u64), task_ns: u64) -> Costs {
+        Costs {
+            message_ns,
+            task_ns,
+            driver_ns: Some((2_000, 1_000)),
+            worker_ns: Some((0, 0)),
+            doubled_per_mille: 0,
+            dropped_per_mille: 0,
+            slow: (0, 0),
+        }
+    }
+}
+
 /// How large the cluster is, and how it behaves.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -60,6 +75,8 @@ pub struct Report {
     pub checkpoints: u64,
     pub recoveries: u64,
     pub tasks_again: u64,
+    /// Bytes of state of parts that were restored on another worker than the one that had them.
+    pub restored_bytes: u64,
     /// Copies of tasks that were run, and those that ended before the task.
     pub copies: u64,
     pub copies_won: u64,

@@ -252,6 +252,7 @@ impl Simulation {
                         stage,
                         partition,
                     };
+                    self.report.restored_bytes += self.state_bytes.get(partition).copied().unwrap_or(0);
                     let at = now + self.setup.costs.task_ns;
                     self.deliver(at, Delivery::Restored { worker, event });
                 }

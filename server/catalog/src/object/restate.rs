@@ -34,6 +34,7 @@ impl Object {
             .with_connector(relation.connector.clone())
             .with_errors(relation.errors)
             .with_files(relation.files)
+            .with_on_conflict(relation.on_conflict)
             .with_keeping(relation.keeping);
         let mut new = self.clone();
         new.definition = Definition::Relation(Box::new(changed));
@@ -83,8 +84,11 @@ impl Object {
                         true => String::new(),
                         false => format!(" WITH ({})", options.join(", ")),
                     };
+                    let on_conflict = relation
+                        .on_conflict
+                        .map_or_else(String::new, |rule| format!(" ON CONFLICT {}", rule.clause()));
                     format!(
-                        "CREATE {kind} {name} ({}){options}",
+                        "CREATE {kind} {name} ({}){on_conflict}{options}",
                         relation.elements().join(", ")
                     )
                 }

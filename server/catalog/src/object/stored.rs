@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use millrace_auth::seal::Sealed;
+use millrace_parser::ast::ConflictRule;
 use millrace_planner::{Emit, OnError, Priority, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
@@ -116,6 +117,8 @@ struct StoredProperties {
     errors: Option<ObjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     files: Option<ObjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_conflict: Option<String>,
     #[serde(default, skip_serializing_if = "Retention::is_default")]
     keeping: Retention,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,6 +169,7 @@ impl Object {
                 stored.connector.clone_from(&relation.connector);
                 stored.errors = relation.errors;
                 stored.files = relation.files;
+                stored.on_conflict = relation.on_conflict.map(|rule| rule.clause().to_owned());
                 stored.keeping = relation.keeping;
                 if let Some(query) = &relation.query {
                     store_query(query, &mut stored);
@@ -283,6 +287,13 @@ impl Object {
                 None => relation,
                 some => relation.with_event_time(some),
             };
+            let on_conflict = match properties.on_conflict.as_deref() {
+                None => None,
+                Some(clause) => {
+                    let rule = ConflictRule::ALL.into_iter().find(|rule| rule.clause() == clause);
+                    Some(rule.ok_or_else(|| damaged(format!("ON CONFLICT {clause} is not known")))?)
+                }
+            };
             let checks = properties.checks.iter().map(load_check);
             let relation = relation
                 .with_checks(
@@ -294,6 +305,7 @@ impl Object {
                 .with_connector(properties.connector.clone())
                 .with_errors(properties.errors)
                 .with_files(properties.files)
+                .with_on_conflict(on_conflict)
                 .with_keeping(properties.keeping);
             Ok(Definition::Relation(Box::new(relation)))
         };

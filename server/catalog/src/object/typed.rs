@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema};
 use millrace_planner::RelationTable;
-use millrace_postgres::types::element;
+use millrace_postgres::types::composite::{CompositeType, named};
 use millrace_postgres::types::enumeration::{EnumType, VALUES};
 use millrace_postgres::types::named::{Domain, NamedType};
+use millrace_postgres::types::{ANNOTATION, element};
 use millrace_storage::ObjectId;
 
 use super::{Definition, Object, Relation};
@@ -49,6 +50,12 @@ impl Object {
                 name: self.name.clone(),
                 values: values.clone(),
             }),
+            TypeDef::Composite(attributes) => NamedType::Composite(CompositeType {
+                oid: type_oid(self.id),
+                schema: self.schema.clone(),
+                name: self.name.clone(),
+                attributes: attributes.clone(),
+            }),
             TypeDef::Domain(domain) => NamedType::Domain(Box::new(Domain {
                 id: self.id.0,
                 schema: self.schema.clone(),
@@ -82,9 +89,12 @@ impl Object {
         let columns = self.relation().map(|relation| relation.columns.as_slice());
         let types = columns.unwrap_or_default().iter().flat_map(|column| {
             let element = element(&column.field);
-            let known = EnumType::of(element.as_deref().unwrap_or(&column.field));
-            let of_enum = known.and_then(|known| id_of(known.oid));
-            column.domain.into_iter().chain(of_enum)
+            let field = element.as_deref().unwrap_or(&column.field);
+            let of_enum = EnumType::of(field).map(|known| known.oid);
+            // What it is made of it keeps itself.
+            let composite = field.metadata().get(ANNOTATION).and_then(|known| named(known));
+            let oids = of_enum.into_iter().chain(composite.map(|(oid, ..)| oid));
+            column.domain.into_iter().chain(oids.filter_map(id_of))
         });
         self.depends.iter().copied().chain(types)
     }

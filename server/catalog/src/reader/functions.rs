@@ -11,6 +11,7 @@ use millrace_sql::SqlFunction;
 
 use super::Reader;
 use crate::bound::BoundName;
+use crate::function::FunctionDef;
 use crate::object::{Definition, Object};
 use crate::rights::Privileges;
 
@@ -28,6 +29,16 @@ impl<'a> Reader<'a> {
             None => (self.search_path.iter())
                 .find_map(|schema| self.catalog.function(self.database, schema, name)),
         }
+    }
+
+    /// A function in SQL as what takes the place of its calls, with what it asks about whoever calls it answered.
+    ///
+    /// # Errors
+    /// Its types are not there any more, or what it asks has no answer here.
+    pub fn inlined(&self, function: &FunctionDef, written: &str) -> SqlResult<SqlFunction> {
+        let mut inlined = function.inlined(written, self)?;
+        self.answer_for_caller(&mut inlined.body)?;
+        Ok(inlined)
     }
 
     pub(super) fn sql_function(&self, name: &ast::ObjectName) -> SqlResult<Option<SqlFunction>> {
@@ -64,7 +75,7 @@ impl<'a> Reader<'a> {
         }
         self.used.borrow_mut().insert(written, bound);
         if !function.is_javascript() {
-            return function.inlined(&object.name, self).map(Some);
+            return self.inlined(function, &object.name).map(Some);
         }
         let called = format!("javascript {}", object.id.0);
         let is_new = !self.javascript.borrow().contains_key(&called);

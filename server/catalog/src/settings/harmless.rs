@@ -1,4 +1,4 @@
-//! The settings of PostgreSQL that are taken and do nothing.
+//! The settings of PostgreSQL and RisingWave that are taken and do nothing.
 
 use super::form::{Form, Known};
 use super::known::known;
@@ -7,10 +7,16 @@ const fn harmless(name: &'static str, default: &'static str, form: Form) -> Know
     known(name, default, form, "Of PostgreSQL; it has no effect here.")
 }
 
-/// Settings of PostgreSQL that change how fast it answers or what it writes into its log, and never an answer. They are
-/// taken, so that scripts written for it run, and the client is told that they do nothing. Defaults are PostgreSQL's.
+const fn of_risingwave(name: &'static str, default: &'static str, form: Form) -> Known {
+    known(name, default, form, "Of RisingWave; it has no effect here.")
+}
+
+/// Settings of PostgreSQL, and of RisingWave, that change how fast they answer or what they
+/// write into their logs, and never an answer. They are taken, so that scripts written for these run, and the client is told that they do nothing. Defaults are theirs.
 pub const HARMLESS: &[Known] = &[
     harmless("backend_flush_after", "0", Form::Quantity),
+    of_risingwave("batch_enable_distributed_dml", "off", Form::Boolean),
+    of_risingwave("batch_parallelism", "default", Form::Text),
     harmless("commit_delay", "0", Form::Quantity),
     harmless("commit_siblings", "5", Form::Quantity),
     harmless(
@@ -125,14 +131,47 @@ pub const HARMLESS: &[Known] = &[
         "auto",
         Form::OneOf(&["auto", "force_generic_plan", "force_custom_plan"]),
     ),
+    of_risingwave(
+        "query_mode",
+        "auto",
+        Form::OneOf(&["auto", "local", "distributed"]),
+    ),
     harmless("random_page_cost", "4", Form::Quantity),
     harmless("recursive_worktable_factor", "10", Form::Quantity),
+    of_risingwave("rw_batch_enable_lookup_join", "on", Form::Boolean),
+    of_risingwave("rw_batch_enable_sort_agg", "on", Form::Boolean),
+    of_risingwave("rw_enable_join_ordering", "on", Form::Boolean),
+    of_risingwave("rw_enable_share_plan", "on", Form::Boolean),
+    of_risingwave("rw_enable_two_phase_agg", "on", Form::Boolean),
+    of_risingwave("rw_force_two_phase_agg", "off", Form::Boolean),
+    of_risingwave("rw_implicit_flush", "on", Form::Boolean),
+    of_risingwave("rw_streaming_enable_bushy_join", "on", Form::Boolean),
+    of_risingwave("rw_streaming_enable_delta_join", "off", Form::Boolean),
     harmless("seq_page_cost", "1", Form::Quantity),
+    of_risingwave(
+        "sink_decouple",
+        "default",
+        Form::OneOf(&["default", "on", "off", "true", "false", "enable", "disable"]),
+    ),
     harmless(
         "stats_fetch_consistency",
         "cache",
         Form::OneOf(&["none", "cache", "snapshot"]),
     ),
+    of_risingwave("streaming_enable_arrangement_backfill", "on", Form::Boolean),
+    of_risingwave("streaming_parallelism", "default", Form::Text),
+    of_risingwave("streaming_parallelism_for_index", "default", Form::Text),
+    of_risingwave(
+        "streaming_parallelism_for_materialized_view",
+        "default",
+        Form::Text,
+    ),
+    of_risingwave("streaming_parallelism_for_sink", "default", Form::Text),
+    of_risingwave("streaming_parallelism_for_source", "default", Form::Text),
+    of_risingwave("streaming_parallelism_for_table", "default", Form::Text),
+    of_risingwave("streaming_use_arrangement_backfill", "on", Form::Boolean),
+    of_risingwave("streaming_use_shared_source", "on", Form::Boolean),
+    of_risingwave("streaming_use_snapshot_backfill", "on", Form::Boolean),
     harmless("temp_buffers", "8MB", Form::Quantity),
     harmless("temp_tablespaces", "", Form::Text),
     harmless("track_counts", "on", Form::Boolean),
@@ -152,6 +191,11 @@ pub const HARMLESS: &[Known] = &[
     harmless("vacuum_multixact_failsafe_age", "1600000000", Form::Quantity),
     harmless("vacuum_multixact_freeze_min_age", "5000000", Form::Quantity),
     harmless("vacuum_multixact_freeze_table_age", "150000000", Form::Quantity),
+    of_risingwave(
+        "visibility_mode",
+        "default",
+        Form::OneOf(&["default", "all", "checkpoint"]),
+    ),
     harmless(
         "wal_compression",
         "off",

@@ -281,6 +281,12 @@ pub const KNOWN: &[Known] = &[
         "Memory limit of the process; auto: 70 % of the machine's memory.",
     ),
     known(
+        "password_encryption",
+        "scram-sha-256",
+        Form::OneOf(&["scram-sha-256"]),
+        "How passwords are kept.",
+    ),
+    known(
         "pg_stat_statements.max",
         "5000",
         Form::Fixed,

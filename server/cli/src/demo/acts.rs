@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_console::flights::VIEWS;
 
 use super::heavy::HEAVY;
-use super::schema::rename;
+use super::schema::{COUNT, rename};
 
 /// What the acts are about, as the top of the screen names it.
 pub const STEPS: [&str; 5] = ["views", "UPDATE", "heavy SELECTs", "kill -9", "yours"];
@@ -142,7 +142,8 @@ pub const ACTS: [Act; 10] = [
     Act {
         step: 2,
         title: "The same SELECTs, first come first served",
-        words: "The same again with the pausing switched off, as most databases work: a flight waits until the SELECTs leave a core.",
+        words: "The same again with the pausing switched off: whoever came first has the core, and a flight waits until a SELECT's task \
+                leaves one.",
         look: "Compare the lines of the table, and the line below.",
         view: 0,
         event: Event::Heavy(Policy::InTurn),
@@ -179,8 +180,9 @@ impl Act {
     /// The statements that it is about, as they are sent.
     pub fn sql(&self) -> String {
         match self.event {
-            Event::Watch | Event::Alone | Event::Kill => format!("{};", VIEWS[self.view].create()),
+            Event::Watch | Event::Alone => format!("{};", VIEWS[self.view].create()),
             Event::Rename => format!("{};", rename(0)),
+            Event::Kill => format!("{COUNT};"),
             Event::Heavy(policy) => format!(
                 "ALTER SYSTEM SET scheduler_policy = '{}';\n{HEAVY};",
                 policy.name()

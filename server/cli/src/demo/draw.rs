@@ -18,14 +18,18 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
-use self::text::{sql_lines, table_lines, table_width};
+use self::text::{folded, sql_lines, table_lines, table_width};
 use super::acts::{ACTS, Event, STEPS};
-use super::frame::{Beside, Frame, Outcome, milliseconds};
+use super::frame::{Beside, Frame, Outcome, in_few_digits};
 
 /// From this size on all views are shown at once.
 const WIDE: (u16, u16) = (140, 40);
 /// Below this size there are only words.
 const SMALLEST: (u16, u16) = (50, 18);
+/// Columns between an act's SQL and what is beside it.
+const GAP: usize = 2;
+/// Rows of a view that are shown at least.
+const ROWS_LEAST: usize = 2;
 /// What is lit.
 const ACCENT: Color = Color::Cyan;
 
@@ -69,7 +73,7 @@ fn small(shown: &Frame) -> Paragraph<'static> {
         Line::raw(shown.progress()),
     ];
     if let Some([median, _]) = shown.freshness(Beside::Nothing) {
-        lines.push(Line::raw(format!("fresh after {}", milliseconds(median))));
+        lines.push(Line::raw(format!("fresh after {}", in_few_digits(median))));
     }
     lines.extend(changed_line(shown));
     lines.push(Line::from(shown.addresses.psql().bold()));
@@ -140,7 +144,7 @@ fn changed_title(name: &str) -> String {
     format!("{name}: changed by you")
 }
 
-/// The act's SQL, and beside it its view or what came of it.
+/// The act's SQL, and its view or what came of it: beside it, or below it where the SQL needs the whole width.
 fn draw_act(shown: &Frame, target: &mut ratatui::Frame<'_>, area: Rect) {
     let act = &ACTS[shown.act];
     let view = &VIEWS[act.view];
@@ -163,16 +167,26 @@ fn draw_act(shown: &Frame, target: &mut ratatui::Frame<'_>, area: Rect) {
         _ if panel.is_changed => (changed.as_str(), &panel.table, None),
         _ => (view.name, &panel.table, Some(&panel.lights)),
     };
-    let right = table_width(table)
-        .max(name.len() + 3)
-        .min(usize::from(area.width) * 3 / 4);
-    let right = u16::try_from(right).unwrap_or(area.width);
-    let [left, gap, right] = Layout::horizontal([
-        Constraint::Min(20),
-        Constraint::Length(2),
-        Constraint::Length(right),
-    ])
-    .areas(area);
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let right = table_width(table).max(name.len() + 3).min(width * 3 / 4);
+    let beside = folded(&act.sql(), width.saturating_sub(right + GAP));
+    let whole = folded(&act.sql(), width);
+    // Of a view the first rows do; what came of something is told whole. Both have a line above them.
+    let rows = table.rows.len();
+    let least = 1 + if lights.is_some() {
+        rows.min(ROWS_LEAST)
+    } else {
+        rows
+    };
+    let is_below = beside.len() + 1 > height && whole.len() + least + 2 <= height;
+    let length = |size| Constraint::Length(u16::try_from(size).unwrap_or(u16::MAX));
+    let (sql, [sql_area, gap, table_area]) = if is_below {
+        let parts = [length(whole.len() + 1), Constraint::Length(0), Constraint::Min(0)];
+        (whole, Layout::vertical(parts).areas(area))
+    } else {
+        let parts = [Constraint::Min(0), length(GAP), length(right)];
+        (beside, Layout::horizontal(parts).areas(area))
+    };
     let block = |title: &str| {
         Block::new()
             .borders(Borders::TOP)
@@ -180,20 +194,20 @@ fn draw_act(shown: &Frame, target: &mut ratatui::Frame<'_>, area: Rect) {
             .title(format!(" {title} "))
     };
     target.render_widget(block(""), gap);
-    let sql = Paragraph::new(sql_lines(&act.sql())).wrap(Wrap { trim: false });
+    let sql = Paragraph::new(sql_lines(&sql));
     let sql_title = if act.event == Event::Watch {
         view.kind
     } else {
         "SQL"
     };
-    target.render_widget(sql.block(block(sql_title)), left);
+    target.render_widget(sql.block(block(sql_title)), sql_area);
     let lines = table_lines(
         table,
         lights,
         shown.elapsed,
-        usize::from(right.height).saturating_sub(1),
+        usize::from(table_area.height).saturating_sub(1),
     );
-    target.render_widget(Paragraph::new(lines).block(block(name)), right);
+    target.render_widget(Paragraph::new(lines).block(block(name)), table_area);
 }
 
 /// The act's SQL and what came of it, if something happens in it, and all views.
@@ -227,10 +241,10 @@ fn draw_wide(shown: &Frame, target: &mut ratatui::Frame<'_>, area: Rect) {
             });
         let inner = block.inner(place);
         target.render_widget(block, place);
-        let sql = Paragraph::new(sql_lines(&format!("{};", view.create()))).wrap(Wrap { trim: false });
-        let height = view.create().lines().count() as u16 + 1;
+        let sql = folded(&format!("{};", view.create()), usize::from(inner.width));
+        let height = u16::try_from(sql.len() + 1).unwrap_or(inner.height);
         let [above, below] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(inner);
-        target.render_widget(sql, above);
+        target.render_widget(Paragraph::new(sql_lines(&sql)), above);
         let lines = table_lines(
             &panel.table,
             Some(&panel.lights),

@@ -60,8 +60,10 @@ impl Addresses {
 
     /// A command that reads a view over HTTP.
     pub fn http_example(&self) -> String {
-        let query = r#"{"query": "SELECT * FROM punctuality"}"#;
-        format!("curl http://{}/api/sql --json '{query}'", self.http)
+        format!(
+            "curl 'http://{}/api/sql?query=SELECT+*+FROM+punctuality'",
+            self.http
+        )
     }
 }
 
@@ -183,7 +185,7 @@ impl Frame {
         ];
         let rows = kinds.iter().filter_map(|(beside, name)| {
             let [median, worst] = self.freshness(*beside)?;
-            Some([(*name).to_owned(), milliseconds(median), milliseconds(worst)])
+            Some([(*name).to_owned(), in_few_digits(median), in_few_digits(worst)])
         });
         table(&["beside the view", "p50", "p99"], rows)
     }
@@ -203,7 +205,7 @@ impl Renamed {
     pub fn sentence(&self) -> String {
         format!(
             "The view was right {} after the UPDATE was sent.",
-            milliseconds(self.took)
+            in_few_digits(self.took)
         )
     }
 }
@@ -215,11 +217,11 @@ impl Killed {
         let on_its_way = if arrived {
             "had arrived whole"
         } else {
-            "had not arrived: sent again"
+            "not arrived, sent again"
         };
         let facts = [
             ("killed", format!("process {}", self.process)),
-            ("ready again after", milliseconds(self.ready_after)),
+            ("ready again after", in_few_digits(self.ready_after)),
             (
                 "flights acknowledged",
                 format!("{}, all there", grouped(self.acknowledged)),
@@ -243,8 +245,8 @@ impl Killed {
         };
         format!(
             "{which}, run over what is there ({}); from the kill to the first right answer it took {}.",
-            milliseconds(checked.took),
-            milliseconds(self.down_for)
+            in_few_digits(checked.took),
+            in_few_digits(self.down_for)
         )
     }
 }
@@ -264,7 +266,7 @@ impl Checked {
         format!(
             "check: {} {views} over all of the data (run in {}){changed}",
             self.same,
-            milliseconds(self.took)
+            in_few_digits(self.took)
         )
     }
 }
@@ -280,14 +282,17 @@ fn table<const N: usize>(columns: &[&str; N], rows: impl Iterator<Item = [String
 pub fn freshness([median, worst]: [Duration; 2]) -> String {
     format!(
         "freshness, from sending a batch to reading it in a view: p50 {}, p99 {}",
-        milliseconds(median),
-        milliseconds(worst)
+        in_few_digits(median),
+        in_few_digits(worst)
     )
 }
 
 /// A duration as people compare them.
-pub fn milliseconds(duration: Duration) -> String {
-    format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
+pub fn in_few_digits(duration: Duration) -> String {
+    match duration.as_secs_f64() {
+        seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
+        seconds => format!("{:.1} ms", seconds * 1000.0),
+    }
 }
 
 /// A number with its thousands apart.
@@ -323,6 +328,13 @@ mod tests {
             checked(1, &["punctuality", "maker_miles"]).sentence(),
             "check: 1 view equals its query over all of the data (run in 7.0 ms); changed by you: punctuality, maker_miles"
         );
+    }
+
+    #[test]
+    fn a_duration_has_few_digits() {
+        for (micros, text) in [(7_340, "7.3 ms"), (999_900, "999.9 ms"), (4_131_400, "4.13 s")] {
+            assert_eq!(in_few_digits(Duration::from_micros(micros)), text);
+        }
     }
 
     #[test]

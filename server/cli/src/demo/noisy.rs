@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::DemoError;
 use super::client::Client;
-use super::frame::milliseconds;
+use super::frame::in_few_digits;
 use super::heavy::{HEAVY, Heavy, sessions};
 use super::pace::{Rate, percentile};
 use super::replay::{Replay, Sent};
@@ -67,7 +67,7 @@ pub async fn play(
     let mut replay = Replay::prepare(pg, Rate::RowsPerSecond(RATE), stop).await?;
     writeln!(
         out,
-        "\n{RATE} flights a second, each batch looked for in a view; the heavy SELECT, {} times at once:\n{HEAVY}",
+        "\n{RATE} flights a second, each batch looked for in a view;\nbeside them, {} times at once, the heavy SELECT:\n{HEAVY}",
         sessions()
     )?;
     let mut outcomes = vec![];
@@ -101,7 +101,7 @@ pub async fn play(
         } else {
             String::new()
         };
-        let of = |percent| milliseconds(percentile(&outcome.freshness, percent));
+        let of = |percent| in_few_digits(percentile(&outcome.freshness, percent));
         writeln!(
             out,
             "  p50 {:>9}   p99 {:>9}   {}{queries}",
@@ -144,8 +144,8 @@ async fn watched(
                 out,
                 "  {:>3} s   p50 {:>9}   p99 {:>9}   {}",
                 elapsed.as_secs(),
-                milliseconds(p50),
-                milliseconds(p99),
+                in_few_digits(p50),
+                in_few_digits(p99),
                 bar(p99)
             )?;
             out.flush()?;

@@ -17,7 +17,7 @@ use super::changes::Changes;
 use super::client::Client;
 use super::data::{self, Flight};
 use super::pace::{Meter, Rate};
-use super::schema::{RENAMED_FROM_TO, rename};
+use super::schema::{COUNT, RENAMED_FROM_TO, rename};
 use super::server::ServerProcess;
 
 /// By name, so that a column that somebody adds is in nobody's way.
@@ -388,7 +388,6 @@ impl Replay {
         let Some(batch) = self.next_batch(rows) else {
             return Ok(None);
         };
-        const COUNT: &str = "SELECT count(*) FROM flights";
         // With those that others have sent, and without those that others have removed.
         let counted = self.client.number(COUNT).await;
         let Some(acknowledged) = self.or_changed(FLIGHTS, counted)? else {

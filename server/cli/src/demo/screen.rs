@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::changes::Looker;
@@ -66,6 +67,12 @@ impl Drop for Screen {
 pub fn restore() {
     // Nothing can be done for a terminal that is gone.
     let _ = ratatui::try_restore();
+}
+
+/// How wide the terminal is; `None`: it does not say.
+pub fn width() -> Option<usize> {
+    let (width, _) = terminal::size().ok()?;
+    (width > 0).then_some(usize::from(width))
 }
 
 /// What a key asks for.

@@ -3,31 +3,27 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::screen;
+use crate::signals::EndSignals;
 
 /// Asks for the end. Asked a second time, it does not wait for it.
 #[derive(Clone)]
 pub struct Stop(Arc<watch::Sender<bool>>);
 
 impl Stop {
-    /// Nobody asked yet; SIGINT and SIGTERM will.
+    /// Nobody asked yet; the signals that end a process will.
     ///
     /// # Errors
     /// The signals cannot be listened for.
     pub fn on_signals() -> io::Result<Self> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut signals = EndSignals::listen()?;
         let stop = Stop(Arc::new(watch::channel(false).0));
         let asking = stop.clone();
         tokio::spawn(async move {
             loop {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
+                signals.asked().await;
                 asking.ask();
             }
         });

@@ -114,6 +114,12 @@ pub fn cluster_token(config: &Config) -> Option<Finding> {
             SUBJECT,
             "cluster needs cluster_token: set MILLRACE_CLUSTER_TOKEN for the server and its workers",
         )),
+        (Some(address), Some(_)) if !config.cluster_tls && !address.ip().is_loopback() => {
+            Some(Finding::doubtful(
+                SUBJECT,
+                "there is one, but cluster_tls is off: whoever listens on the network can read what is sent between machines",
+            ))
+        }
         (Some(_), Some(_)) => Some(Finding::good(SUBJECT, "there is one")),
     }
 }
@@ -312,6 +318,10 @@ mod tests {
         assert_eq!(cluster_token(&config).unwrap().state, State::Bad);
         config.cluster_token = Some("0123456789abcdef".into());
         assert_eq!(cluster_token(&config).unwrap().state, State::Good);
+        config.cluster_tls = false;
+        assert_eq!(cluster_token(&config).unwrap().state, State::Good);
+        config.cluster = Some("0.0.0.0:0".parse().unwrap());
+        assert_eq!(cluster_token(&config).unwrap().state, State::Doubtful);
     }
 
     #[test]

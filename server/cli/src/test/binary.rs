@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use millrace_postgres::encode::Column;
 use millrace_postgres::types::{from_pg, parameter};
 use tokio_postgres::Row;
-use tokio_postgres::types::{FromSql, Kind, Type};
+use tokio_postgres::types::{Field, FromSql, Kind, Type};
 
 /// A value as the text that the simple protocol would have sent; `None` for NULL.
 pub fn text(row: &Row, index: usize) -> Result<Option<String>, tokio_postgres::Error> {
@@ -23,7 +23,7 @@ impl<'a> FromSql<'a> for Text {
                 .map(Text)
                 .ok_or_else(|| "malformed numeric".into());
         }
-        let pg_type = &without_enum(pg_type);
+        let pg_type = &described(pg_type, bytes);
         let Some(sql_type) = from_pg(pg_type) else {
             return Ok(Text(String::from_utf8(bytes.to_vec())?));
         };
@@ -36,6 +36,51 @@ impl<'a> FromSql<'a> for Text {
     fn accepts(_: &Type) -> bool {
         true
     }
+}
+
+/// The type with the attributes that a record's value names, if it is one.
+fn described(pg_type: &Type, bytes: &[u8]) -> Type {
+    let of = |value: Option<Type>| value.unwrap_or(Type::TEXT);
+    match (pg_type, pg_type.kind()) {
+        (&Type::RECORD, _) | (_, Kind::Composite(_)) => of(record(bytes)),
+        // Behind the head of an array stands the length of its first element.
+        (_, Kind::Array(element))
+            if *element == Type::RECORD || matches!(element.kind(), Kind::Composite(_)) =>
+        {
+            let first = bytes
+                .get(20..)
+                .and_then(|rest| Some((int(rest, 0)?, rest.get(4..)?)));
+            let element = first.and_then(|(length, rest)| record(rest.get(..usize::try_from(length).ok()?)?));
+            match element {
+                Some(element) => Type::new("_record".to_owned(), 0, Kind::Array(element), String::new()),
+                None => Type::TEXT_ARRAY,
+            }
+        }
+        _ => without_enum(pg_type),
+    }
+}
+
+fn int(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The type of a record by its value; `None`: it is none. Types of somebody's own are records, or sent as texts.
+fn record(bytes: &[u8]) -> Option<Type> {
+    let count = usize::try_from(int(bytes, 0)?).ok()?;
+    let mut attributes = vec![];
+    let mut at = 4;
+    for index in 0..count {
+        let oid = u32::try_from(int(bytes, at)?).ok()?;
+        let length = usize::try_from(int(bytes, at + 4)?).unwrap_or(0);
+        at += 8;
+        let value = bytes.get(at..at.checked_add(length)?)?;
+        at += length;
+        let known = Type::from_oid(oid).unwrap_or_else(|| record(value).unwrap_or(Type::TEXT));
+        let name = format!("f{}", index + 1);
+        attributes.push(Field::new(name, described(&known, value)));
+    }
+    let name = "record".to_owned();
+    (at == bytes.len()).then(|| Type::new(name, 1, Kind::Composite(attributes), "public".to_owned()))
 }
 
 /// An enum is sent as a text; which values it has the driver knows only as of when it first met it.

@@ -2,23 +2,20 @@
 
 use std::io;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+
+use crate::signals::EndSignals;
 
 /// Whether somebody has asked for the end, and a way to wait for it.
 ///
 /// # Errors
 /// The signals cannot be listened for.
 pub fn asked() -> io::Result<watch::Receiver<bool>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut signals = EndSignals::listen()?;
     let (asking, asked) = watch::channel(false);
     tokio::spawn(async move {
         loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
+            signals.asked().await;
             if asking.send_replace(true) {
                 #[expect(
                     clippy::disallowed_methods,

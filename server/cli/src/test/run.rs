@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::Protocol;
 use super::connection::Connection;
+use crate::check::counted;
 
 /// What is said of a file that was not run to its end because somebody asked for the end.
 const INTERRUPTED: &str = "interrupted: what follows was not run";
@@ -55,7 +56,13 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Record(error) => write!(f, "{}", error.display(false)),
+            Failure::Record(error) => {
+                let said = error.display(false).to_string();
+                f.write_str(&said.replace(
+                    "is expected to fail, but actually succeed:",
+                    "was to fail, and did not:",
+                ))
+            }
             Failure::Other(message) => f.write_str(message),
         }
     }
@@ -98,7 +105,7 @@ impl FileRun {
         let seconds = self.took.as_secs_f64();
         let written = match self.written {
             0 => String::new(),
-            written => format!(", {written} answers written"),
+            written => format!(", {} written", counted(written as u64, "answer")),
         };
         if self.passed() {
             return format!("ok    {} ({seconds:.2} s{written})\n", self.file.display());
@@ -109,8 +116,9 @@ impl FileRun {
             .map(|failure| format!("{}\n", failure.to_string().trim_end()))
             .collect();
         format!(
-            "FAIL  {} ({failed} of {all} records{written})\n{failures}",
-            self.file.display()
+            "FAIL  {} ({failed} of {}{written})\n{failures}",
+            self.file.display(),
+            counted(all as u64, "record")
         )
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
+use crate::serve::hang_up;
 use crate::{millrace, run};
 
 /// What the demo says when these statements come from somebody else in its second act; it has to end well.
@@ -56,6 +57,26 @@ fn what_others_change_is_told_and_it_goes_on() {
         "{said}"
     );
     assert!(said.contains("check: 3 views equal their queries"), "{said}");
+}
+
+#[test]
+fn nothing_of_it_stays_when_its_terminal_is_closed() {
+    let place = tempfile::tempdir().unwrap();
+    let mut child = millrace(&["demo"])
+        .env("TMPDIR", place.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.as_mut().unwrap());
+    let mut said = String::new();
+    while !said.contains("== 2 of 10") {
+        assert_ne!(out.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    hang_up(&mut child);
+    assert!(child.wait().unwrap().code().is_some());
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
 #[test]

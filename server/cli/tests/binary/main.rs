@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod cluster;
 mod demo;
 mod doctor;
 mod manual;

@@ -13,6 +13,11 @@ fn shells_and_man_know_the_commands() {
     }
     let (status, page, _) = run(&["man"]);
     assert_eq!(status, 0);
+    // What it is, in the words of who uses it.
+    let help = run(&["--help"]).1;
+    for text in [&help, &page] {
+        assert!(text.contains("A declarative SQL streaming database"), "{text}");
+    }
     assert!(
         page.contains(".TH millrace 1") && page.contains("millrace\\-check"),
         "{page}"

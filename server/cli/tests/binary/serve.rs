@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::{millrace, run, text_of};
 
@@ -68,6 +68,70 @@ fn it_stops_in_order_when_its_input_ends() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     assert!(data.path().join("catalog.journal").exists());
+}
+
+/// As a terminal does when it is closed: what it showed cannot be written any more, and the system and the shell both say so.
+pub fn hang_up(child: &mut Child) {
+    drop((child.stdout.take(), child.stderr.take()));
+    for _ in 0..2 {
+        signal("HUP", child);
+    }
+}
+
+pub fn signal(name: &str, child: &Child) {
+    let status = Command::new("kill")
+        .args([format!("-{name}"), child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn it_stops_in_order_when_its_terminal_is_closed() {
+    let data = tempfile::tempdir().unwrap();
+    let spawned = |program: &mut Command| {
+        let mut child = program
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert!(line.contains(" is ready"), "{line}");
+        child
+    };
+    let free = "127.0.0.1:0";
+    let arguments = [
+        "serve",
+        "--pg",
+        free,
+        "--http",
+        free,
+        "--data",
+        text_of(data.path()),
+    ];
+    let mut child = spawned(&mut millrace(&arguments));
+    hang_up(&mut child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(data.path().join("SUMS").exists());
+    // `nohup` is for what goes on then.
+    let binary = millrace(&arguments);
+    let mut nohup = Command::new("sh");
+    nohup
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
+        .arg(binary.get_program())
+        .args(binary.get_args());
+    let mut child = spawned(&mut nohup);
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let of = |name: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & 1
+    };
+    assert_eq!((of("SigIgn:"), of("SigCgt:")), (1, 0), "{status}");
+    signal("TERM", &child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 /// Each line of the log is an object with what every line has.
@@ -203,4 +267,36 @@ fn the_log_is_json_and_has_what_took_long() {
         "{log}"
     );
     assert!(said("before").is_none() && said("after").is_none(), "{log}");
+}
+
+#[test]
+fn what_failed_in_a_view_is_logged_in_the_words_of_sql() {
+    let data = tempfile::tempdir().unwrap();
+    let (mut child, port, logs) = start_in(data.path(), &["--stop-at-eof", "--log-format", "json"]);
+    for sql in [
+        "CREATE TABLE t (v INT)",
+        "CREATE MATERIALIZED VIEW goes_on AS SELECT 10 / v AS q FROM t",
+        "CREATE MATERIALIZED VIEW ends WITH (on_error = 'fail') AS SELECT (100000 * v)::smallint AS q FROM t",
+        "INSERT INTO t VALUES (0), (1)",
+    ] {
+        let (status, out, error) = run(&["sql", "-p", &port, "-c", sql]);
+        assert_eq!(status, 0, "{sql}: {out}{error}");
+    }
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    let log = fs::read_to_string(logs.path().join("log")).unwrap();
+    let lines = objects(&log);
+    let said = |message: &str| -> Vec<_> {
+        let lines = lines
+            .iter()
+            .filter(|line| line["message"].as_str() == Some(message));
+        lines.map(|line| line["error"].as_str().unwrap()).collect()
+    };
+    let mut rows = said("an expression of a view failed on a row");
+    rows.sort_unstable();
+    assert_eq!(rows, ["division by zero", "smallint out of range"], "{log}");
+    assert_eq!(
+        said("a view failed; the others continue"),
+        ["an expression failed on a row (on_error = 'fail'): smallint out of range"]
+    );
 }

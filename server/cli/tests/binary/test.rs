@@ -68,6 +68,21 @@ fn directories_are_run_and_every_failure_is_told() {
 }
 
 #[test]
+fn what_succeeds_and_was_to_fail_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), "one.slt", "statement error\nSELECT 1\n");
+    let (status, out, _) = run(&["test", text_of(root.path())]);
+    assert_eq!(status, 1, "{out}");
+    for expected in [
+        "one.slt (1 of 1 record)",
+        "query was to fail, and did not:\n[SQL] SELECT 1",
+        "0 passed, 1 failed: 1 record, 1 of them failed, in ",
+    ] {
+        assert!(out.contains(expected), "{expected} is missing in\n{out}");
+    }
+}
+
+#[test]
 fn answers_are_written_where_there_are_any() {
     let root = tempfile::tempdir().unwrap();
     write(root.path(), "bad.slt", BAD);

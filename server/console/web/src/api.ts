@@ -192,7 +192,10 @@ export async function lines(query: string, signal?: AbortSignal): Promise<string
 export interface Running {
   id: string;
   results: Promise<Result[]>;
+  /** Ends them, and their results say so. */
   cancel(): void;
+  /** Nobody waits for them any more: the server ends what a client has left. */
+  leave(): void;
 }
 
 /** Rows of a result that are kept, and characters of all of them; what is more is for a file. */
@@ -240,7 +243,7 @@ export function runStatements(statements: string[], mayEndEarly: boolean, change
     reader.finish();
     return reader.snapshot();
   })();
-  return { id, results, cancel: () => void cancelQuery(id).catch(() => abort.abort()) };
+  return { id, results, cancel: () => void cancelQuery(id).catch(() => abort.abort()), leave: () => abort.abort() };
 }
 
 /** Cancels a statement by its id. */

@@ -96,7 +96,7 @@ function Footer() {
   useEffect(() => {
     if (!mayAsk) return;
     select<{ version: string }>("SELECT version() AS version")
-      .then(([row]) => setVersion(row?.version ?? ""))
+      .then(([row]) => setVersion(/\((millrace .*)\)/.exec(row?.version ?? "")?.[1] ?? ""))
       .catch(() => {});
   }, [mayAsk]);
   return (

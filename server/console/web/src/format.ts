@@ -44,17 +44,26 @@ export function plural(value: number, what: string): string {
   return `${count(value)} ${what}${value === 1 ? "" : "s"}`;
 }
 
+/** Digits behind the point that a step of 1, 2, 2.5 or 5 times a power of ten has. */
+function decimals(step: number): number {
+  const places = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+  const whole = step * 10 ** places;
+  return Math.abs(whole - Math.round(whole)) > 1e-6 * whole ? places + 1 : places;
+}
+
 /** The marks of an axis, with as many digits as tell them apart. */
 export function marks(values: number[]): string[] {
   const step = Math.abs((values[1] ?? 0) - (values[0] ?? 0));
   const most = Math.max(...values.map(Math.abs), 0);
   if (step === 0 || (step >= 0.001 && most < 1000)) {
-    const places = step === 0 ? 2 : Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+    const places = step === 0 ? 2 : decimals(step);
     return values.map((value) => (Number.isInteger(value) ? String(value) : value.toFixed(places)));
   }
   if (most < 1e15 && most >= 1000) {
     const [size, unit] = ([[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]] as const).find(([size]) => most >= size) ?? [1, ""];
-    const places = Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9));
+    const places = decimals(step / size);
+    // With so many digits behind the point they are read more easily as they are.
+    if (places > 3 && step >= 1 && most < 1e12) return values.map((value) => value.toLocaleString("en-US"));
     return values.map((value) => (value === 0 ? "0" : `${(value / size).toFixed(Math.min(6, places))}${unit}`));
   }
   return values.map((value) => (value === 0 ? "0" : value.toExponential(1)));

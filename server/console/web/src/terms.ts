@@ -21,6 +21,7 @@ export const TERMS = {
   epoch: "The version that was committed last. Each is a cut of all inputs.",
   headRoom: "The highest rate of input that it could sustain with the machine to itself, and what would be the limit then.",
   limit: "What would be the limit first if more came: the cores, one partition (whose epochs run one after the other), the disk or the network.",
+  epochAge: "How long ago the epoch that is under way was cut: what has come since waits for it. A dash: none is under way.",
   group: "Epochs that the driver schedules at once. It follows the measured cost of coordination.",
   coordination: "The driver's share of the time, and that of waiting for it.",
   classes: "Work on the cores by its class. Stream: epochs of views, always first. Interactive: queries in their first milliseconds. Batch: everything longer. The least urgent is paused when cores are short.",

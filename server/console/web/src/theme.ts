@@ -15,6 +15,14 @@ function remembered(): Theme {
   }
 }
 
+/** Colours that are told apart; after them they begin anew. */
+const SERIES = 12;
+
+/** The colour of the first thing of several, of the second..: the name of a class, and of a property of the style. */
+export function series(at: number): string {
+  return `series-${(at % SERIES) + 1}`;
+}
+
 /** What was chosen. */
 export const theme = signal<Theme>(remembered());
 /** Whether it is dark now. Charts, which do not know style sheets, are drawn again when it changes. */

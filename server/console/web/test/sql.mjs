@@ -145,6 +145,13 @@ export const SQL = [
         return page.locator(".result .chart").getAttribute("aria-label");
       };
       assert.match(await chart("SELECT date '2024-01-01' + i AS d, i * i AS v FROM generate_series(1, 50) AS g(i)"), /at last 2024-02-20 .*: 2,500/);
+      // A single column is drawn over the number of the row; other columns can be chosen.
+      assert.match(await chart("SELECT i * i AS n FROM generate_series(1, 9) AS g(i)"), /^n by row .*at last 9: 81/);
+      assert.match(await chart("SELECT i AS id, 'name ' || i AS name, i * 2 AS n FROM generate_series(1, 9) AS g(i)"), /^n by name .*name 9: 18/);
+      await page.locator(".result select").first().selectOption("number of the row");
+      await page.locator('.result .chart[aria-label^="n by row"]').waitFor();
+      assert.match(await chart("SELECT timestamp '2024-01-01 12:00' + i * interval '1 microsecond' AS t, i AS n FROM generate_series(0, 9) AS g(i)"), /12:00:00\.000009: 9/);
+      assert.match(await chart("SELECT date '2024-01-01' + i AS d, i * i AS v FROM generate_series(1, 50) AS g(i)"), /at last 2024-02-20 .*: 2,500/);
       // The value at which one points is written above it.
       await page.locator(".result .u-over").hover({ position: { x: 300, y: 100 } });
       await page.locator(".chart-reading b", { hasText: /^2024-0.*: \d/ }).waitFor();
@@ -191,9 +198,12 @@ export const SQL = [
       await server.sql(`${ORDERS} CREATE TABLE "order" (id INT)`);
       // On Time as well, before SQL was shown.
       for (const where of ["time", "sql"]) {
+        // The names are asked for once, functions last.
+        const named = where === "time" ? page.waitForResponse((response) => response.request().postData()?.includes("SHOW FUNCTIONS") ?? false) : undefined;
         await visit.open(where);
         await page.locator(".cm-content").waitFor();
-        await page.waitForTimeout(600);
+        await (await named)?.finished();
+        await page.waitForTimeout(200);
         const labels = async (text, back = 0) => {
           await visit.write(text);
           for (let moves = 0; moves < back; moves++) await page.keyboard.press("ArrowLeft");
@@ -225,6 +235,45 @@ export const SQL = [
           await page.waitForTimeout(400);
           assert.equal(await page.locator(".cm-tooltip-autocomplete").count(), 0, `${where} ${waits}`);
         }
+      }
+    },
+  },
+  {
+    name: "keyboard",
+    async run(visit) {
+      const { page } = visit;
+      for (const where of ["sql", "time"]) {
+        await visit.open(where);
+        const editor = page.locator(".cm-content");
+        const keys = page.locator(".editor-keys");
+        await editor.waitFor();
+        assert.equal(await keys.isVisible(), false);
+        await visit.write("SELECT 'a' AS one, 2 AS two");
+        await keys.waitFor();
+        // What is typed over a selection has no style of its own, which the page's policy would turn away.
+        await page.keyboard.press("Control+a");
+        await page.keyboard.type("S");
+        assert.equal(await editor.textContent(), "S");
+        await page.keyboard.type("ELECT 1");
+        await page.keyboard.press("Control+z");
+        await page.keyboard.press("Control+a");
+        await page.keyboard.insertText("SELECT 'over' AS it");
+        assert.equal(await editor.textContent(), "SELECT 'over' AS it");
+        // A bracket encloses what is selected, as it does when nothing is in its way.
+        await page.keyboard.press("Control+a");
+        await page.keyboard.type("(");
+        assert.equal(await editor.textContent(), "(SELECT 'over' AS it)");
+        await page.keyboard.press("Control+a");
+        await page.keyboard.insertText("SELECT 1 AS one");
+        // The first closes the list of completions, if there is one.
+        await page.keyboard.press("Escape");
+        await page.keyboard.press("Escape");
+        assert.equal(await keys.isVisible(), false);
+        await page.keyboard.press("Tab");
+        assert.match(await page.evaluate(() => document.activeElement.textContent), /Run/);
+        await page.keyboard.press("Enter");
+        await page.locator(where === "sql" ? ".result .tag" : ".timeline canvas").waitFor();
+        assert.equal(await editor.getAttribute("aria-describedby"), await keys.getAttribute("id"));
       }
     },
   },

@@ -249,6 +249,16 @@ export const TESTS = [
       await page.waitForTimeout(9000);
       clearInterval(feeding);
       await visit.look("room");
+      // Where it is narrow no table goes beyond its panel, and each value has its head.
+      await page.setViewportSize({ width: 390, height: 844 });
+      const beyond = await page.locator(".room .table-box").evaluateAll((boxes) => boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.getAttribute("aria-label")));
+      assert.deepEqual(beyond, []);
+      assert.equal(await page.locator('[aria-label="checkpoints"] td').first().evaluate((cell) => getComputedStyle(cell, "::before").content), '"pipeline "');
+      await page.setViewportSize({ width: 1280, height: 800 });
+      // An owner of memory keeps its colour, and what is nobody's has none.
+      const colours = () => page.locator(".bar-line .bar").evaluateAll((bars) => bars.map((bar) => bar.className));
+      assert.equal((await colours()).at(-1), "bar series-none");
+      await page.getByRole("columnheader", { name: "under way for" }).waitFor();
       await page.getByRole("cell", { name: "done" }).first().waitFor();
     },
   },
@@ -273,6 +283,7 @@ export const TESTS = [
       await visit.look("filling", { dark: false });
       await visit.go("room");
       await page.getByRole("progressbar", { name: "progress of slow" }).waitFor();
+      await visit.look("jobs", { dark: false });
       const [job] = await server.sql("SELECT id FROM mr_catalog.jobs");
       await server.sql(`CANCEL JOB ${job.rows[0][0]}`);
       await page.getByText("No view is being made").waitFor();

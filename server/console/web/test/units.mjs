@@ -19,7 +19,8 @@ const { duration, bytes, change, cores, short, instant, intervalSeconds, marks, 
 const { statements, firstWord, onlyReads } = await load("sql/dialect.ts");
 const { withFates } = await load("sql/fates.ts");
 const { rowNames } = await load("sql/track.ts");
-const { points } = await load("sql/points.ts");
+const { ROW_NUMBER, guess, points } = await load("sql/points.ts");
+const { acrossRange, nameTexts, timeInFull, timeMarks, timeTexts, upRange } = await load("parts/axis.ts");
 const { options } = await load("sql/complete.ts");
 const { cellText } = await load("text.ts");
 const { arrayText, csv } = await load("sql/csv.ts");
@@ -28,6 +29,14 @@ const { longest } = await load("parts/grid.tsx");
 const { markOf } = await load("sql/place.ts");
 const { quoted, qualified } = await load("names.ts");
 const { judge } = await load("overview/judge.ts");
+const { takesRows } = await load("overview/model.ts");
+
+test("a view takes rows through views that are not stored, and not through what was turned away", () => {
+  const edge = (relation, reads, what = "rows") => ({ relation, reads, what });
+  const edges = [edge(2, 1), edge(3, 2), edge(4, 3), edge(5, 4), edge(6, 1, "late rows")];
+  const rates = new Map([[1, 7], [2, undefined], [3, undefined], [4, 0], [5, 0], [6, 0]]);
+  assert.deepEqual([1, 2, 4, 5, 6].map((id) => takesRows(id, edges, rates)), [false, true, true, false, false]);
+});
 
 test("a pipeline in which nothing happens although rows wait is behind", () => {
   const idle = { kind: "materialized view", state: "running", rate: 0, rows_waiting: 0, freshness_us: 229_000, standsFor: 0, holdsSeconds: 0 };
@@ -37,6 +46,8 @@ test("a pipeline in which nothing happens although rows wait is behind", () => {
     return [node.status, node.why];
   };
   assert.deepEqual(judged({}), ["idle", undefined]);
+  // It works, although it puts nothing out.
+  assert.deepEqual(judged({ isActive: true }), ["ok", undefined]);
   assert.deepEqual(judged({ rows_waiting: 40, standsFor: 1 }), ["idle", undefined]);
   const [status, why] = judged({ rows_waiting: 1_050_000, standsFor: 32 });
   assert.equal(status, "behind");
@@ -264,6 +275,57 @@ test("a text is cut into its statements", () => {
 test("a statement is known by its first word, and by what it does", () => {
   assert.deepEqual(["-- x\nSUBSCRIBE TO a", " /* b */ select 1", ""].map(firstWord), ["SUBSCRIBE", "SELECT", ""]);
   assert.deepEqual(["SELECT 1", "WITH a AS (INSERT INTO t VALUES (1) RETURNING *) SELECT * FROM a", "INSERT INTO t VALUES (1) RETURNING i", "SELECT 1 INTO t"].map(onlyReads), [true, false, false, false]);
+});
+
+test("marks of time stand at whole steps, and say no more than tells them apart", () => {
+  const at = (text) => Date.parse(`${text}Z`) / 1000;
+  const texts = (low, high, most) => timeTexts(timeMarks(at(low), at(high), most, true), true, true);
+  assert.deepEqual(texts("2000-06-01", "2020-06-01", 6), ["2005", "2010", "2015", "2020"]);
+  assert.deepEqual(texts("2024-01-15", "2024-04-20", 4), ["2024-02", "2024-03", "2024-04"]);
+  assert.deepEqual(texts("2024-01-01", "2024-01-25", 4), ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"]);
+  assert.deepEqual(texts("2024-01-01T23:10", "2024-01-02T00:40", 3), ["23:30\n2024-01-01", "00:00\n2024-01-02", "00:30"]);
+  assert.deepEqual(texts("2024-01-01T12:00:00", "2024-01-01T12:00:20", 4), ["12:00:00\n2024-01-01", "12:00:05", "12:00:10", "12:00:15", "12:00:20"]);
+  assert.deepEqual(texts("2024-01-01T12:00:59.990", "2024-01-01T12:01:00.010", 4), ["12:00:59.990\n2024-01-01", "12:00:59.995", "12:01:00.000", "12:01:00.005", "12:01:00.010"]);
+  assert.deepEqual(timeTexts(timeMarks(0.00002, 0.0001, 4, true), true, false), ["00:00:00.00002", "00:00:00.00004", "00:00:00.00006", "00:00:00.00008", "00:00:00.00010"]);
+  // Whatever the span, there are some, and each is told from the one before it.
+  for (let span = 1e-5; span < 1e11; span *= 1.7) {
+    const marks = timeMarks(at("2024-02-29T10:11:12"), at("2024-02-29T10:11:12") + span, 8, true);
+    assert.ok(marks.length >= 1 && marks.length <= 10, `${span}: ${marks.length}`);
+    const texts = timeTexts(marks, true, true);
+    assert.ok(texts.every((text, place) => text !== texts[place - 1]), `${span}: ${texts}`);
+  }
+  assert.equal(timeInFull(at("2024-01-01T12:00:00") + 0.25, true), "2024-01-01 12:00:00.25");
+  assert.equal(timeInFull(at("2024-01-01T12:00:00") + 0.9999999, true), "2024-01-01 12:00:01");
+});
+
+test("an axis goes to where its values are, and names below bars are told apart", () => {
+  assert.deepEqual(acrossRange([5], false), [4, 6]);
+  assert.deepEqual(acrossRange([86400], true), [0, 172800]);
+  assert.deepEqual(upRange(0, 100, 0, true), [0, 108]);
+  assert.deepEqual(upRange(1000, 1010, 0, false).map(Math.round), [0, 1091]);
+  assert.deepEqual(upRange(1000, 1010, 0, true), [999.2, 1010.8]);
+  assert.deepEqual(upRange(-1010, -1000, 0, true), [-1010.8, -999.2]);
+  assert.deepEqual(upRange(null, null, 0, true), [0, 1]);
+  assert.deepEqual(nameTexts(["Ulm", "Bonn"], 400), { texts: ["Ulm", "Bonn"], aslant: false, below: 30, left: 0 });
+  const long = Array.from({ length: 60 }, (_, at) => `a very long name of something ${at}`);
+  const { texts, aslant } = nameTexts(long, 1200);
+  assert.ok(aslant);
+  assert.equal(new Set(texts).size, 60);
+  assert.ok(texts.every((text) => text.length === 20));
+  assert.equal(nameTexts(long, 300).texts.filter((text) => text !== "").length, 20);
+  assert.deepEqual(marks([0, 2.5, 5]), ["0", "2.5", "5"]);
+  assert.deepEqual(marks([1000000, 1000002]), ["1,000,000", "1,000,002"]);
+});
+
+test("a chart is first drawn over time, else by name, else by number", () => {
+  const of = (...types) => guess(types.map((type) => ({ name: "c", type })));
+  assert.deepEqual(of("int4", "timestamp", "text", "float8"), [1, 3]);
+  assert.deepEqual(of("int4", "text", "int8"), [1, 2]);
+  assert.deepEqual(of("int8", "text"), [1, 0]);
+  assert.deepEqual(of("int4", "int8"), [0, 1]);
+  assert.deepEqual(of("numeric"), [ROW_NUMBER, 0]);
+  assert.equal(of("text", "date"), undefined);
+  assert.deepEqual(points([{ name: "n", type: "int4" }], [["7"], [null], ["9"]], ROW_NUMBER, 0), { x: [1, 2, 3], y: [7, null, 9], time: false });
 });
 
 test("points are what the values are", () => {

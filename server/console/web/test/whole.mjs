@@ -11,10 +11,20 @@ export const WHOLE = [
     async run(visit) {
       const { page, server } = visit;
       await server.sql("CREATE STREAM ev (k INT, v INT, ts TIMESTAMPTZ, WATERMARK FOR ts AS ts - INTERVAL '5 seconds'); CREATE MATERIALIZED VIEW win AS SELECT k, count(*) AS c FROM ev GROUP BY k; CREATE STREAM gen (id BIGINT, v INT) WITH (connector = 'datagen', rate = 100, fields.id.kind = 'sequence'); CREATE MATERIALIZED VIEW gv AS SELECT v % 3 AS g, count(*) AS c FROM gen GROUP BY 1");
+      await server.sql("CREATE VIEW low AS SELECT * FROM ev WHERE v < 0; CREATE MATERIALIZED VIEW rare AS SELECT k, v FROM low; CREATE MATERIALIZED VIEW closes AS SELECT window_start, count(*) AS c FROM TUMBLE(ev, ts, INTERVAL '1 day') GROUP BY window_start EMIT ON WINDOW CLOSE; CREATE STREAM unused (i INT); CREATE MATERIALIZED VIEW still AS SELECT count(*) AS c FROM unused");
       const feeding = setInterval(() => void server.sql("INSERT INTO ev SELECT i % 50, i, now() FROM generate_series(1, 100) AS g(i)").catch(() => {}), 100);
       await visit.open();
       await page.locator(".edge.flowing").first().waitFor();
       assert.deepEqual(await visit.untold(), []);
+      // What takes rows works, and is limited by something, although it puts none out.
+      for (const name of ["rare", "closes"]) {
+        await page.locator(`${node(name)}.ok:not(.limit-none)`).waitFor();
+        assert.match(await page.locator(`${node(name)} .node-rate`).textContent(), /^0 rows\/s$/);
+        await page.locator(node(name)).click();
+        await page.locator(`.detail[aria-label$=" ${name}"] [role=img][aria-label^="freshness of"]`).waitFor();
+        assert.equal(await page.getByText("No rows came while one looked").count(), 0);
+      }
+      await page.locator(`${node("still")}.idle.limit-none`).waitFor();
       await page.locator(node("win")).click();
       await page.locator(".detail .grid-row").first().waitFor();
       assert.deepEqual(await visit.untold(), []);
@@ -23,6 +33,7 @@ export const WHOLE = [
       await page.locator(".timeline canvas").waitFor();
       await page.locator(".about", { hasText: "The query SELECT k, count(*)" }).waitFor();
       assert.deepEqual(await visit.untold(), []);
+      await page.locator(".time-choice select").selectOption("gv");
       await page.getByRole("button", { name: "Watch for 3 s" }).click();
       await page.locator(".about", { hasText: "The view gv" }).waitFor();
       assert.deepEqual(await visit.untold(), []);

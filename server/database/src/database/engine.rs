@@ -15,8 +15,9 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use millrace_catalog::{CatalogSnapshot, DEFAULT_DATABASE, DEFAULT_SCHEMA};
 use millrace_engine::{BatchPlanner, FILE_PIECE_BYTES_MIN};
 use millrace_functions::exclusions::Exclusions;
+use millrace_functions::operators::PgOperators;
 use millrace_functions::{bounded, registry};
-use millrace_planner::query::{Wanted, logical_optimizer_rules, physical_optimizer_rules};
+use millrace_planner::query::{Wanted, optimizer_rules_of_select, physical_optimizer_rules};
 use millrace_planner::reducer;
 use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::{self, df};
@@ -100,8 +101,9 @@ pub fn build(
     // The first planner that plans a call has it.
     let planners = builder.expr_planners().get_or_insert_default();
     planners.insert(0, Arc::new(Exclusions));
+    planners.insert(0, Arc::new(PgOperators));
     let state = builder
-        .with_optimizer_rules(logical_optimizer_rules(WANTED))
+        .with_optimizer_rules(optimizer_rules_of_select(WANTED))
         .with_physical_optimizer_rules(physical_optimizer_rules())
         .with_query_planner(Arc::new(BatchPlanner))
         .build();

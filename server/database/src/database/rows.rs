@@ -11,7 +11,7 @@ use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{Expr, Ident};
 use millrace_catalog::scope::Scope;
-use millrace_catalog::{Reader, Relation};
+use millrace_catalog::{ColumnDef, Reader, Relation};
 use millrace_engine::Runtime;
 use millrace_functions::bounded::physical;
 use millrace_functions::cast;
@@ -56,6 +56,17 @@ pub struct RowError {
 }
 
 impl RowError {
+    /// The error, with the text of its row if that is what is wrong.
+    fn of_text(mut self, values: &ArrayRef, target: &Field) -> Self {
+        if let (Some(row), Some(texts)) = (self.row, values.as_string_opt::<i32>())
+            && !target.data_type().is_string()
+            && texts.is_valid(row)
+        {
+            *self.error = self.error.of_literal(texts.value(row));
+        }
+        self
+    }
+
     fn unknown(error: SqlError) -> Self {
         RowError {
             row: None,
@@ -110,6 +121,15 @@ fn domains(scope: &Scope, domain: Option<ObjectId>, reader: &Reader<'_>) -> SqlR
     };
     let below = resolved(&domain.base, reader)?;
     Ok([vec![*domain], below.domains].concat())
+}
+
+/// What a column has by the domain that it is of, where no value is given and it has no default of its own.
+///
+/// # Errors
+/// A type that the domain is made of is not there.
+pub fn domain_default(scope: &Scope, column: &ColumnDef, reader: &Reader<'_>) -> SqlResult<Option<Expr>> {
+    let domains = domains(scope, column.domain, reader)?;
+    Ok(domains.into_iter().find_map(|domain| domain.default))
 }
 
 impl RowBuilder {
@@ -243,7 +263,7 @@ impl RowBuilder {
             let column = match source {
                 Source::Given(at) => {
                     let (from, values) = &given[*at];
-                    convert(from, field, values, self.zone)?
+                    convert(from, field, values, self.zone).map_err(|failed| failed.of_text(values, field))?
                 }
                 Source::Sequence(id) => self.next(*id, field, rows)?,
                 Source::Default(expression) => evaluate(expression, &nothing, field).map_err(fail)?,

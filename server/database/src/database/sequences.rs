@@ -190,6 +190,16 @@ impl Sequences {
         Ok(value)
     }
 
+    /// The last value that was given out; `None`: none was.
+    ///
+    /// # Errors
+    /// What the catalog notes of it cannot be read.
+    pub fn last(&self, id: ObjectId) -> SqlResult<Option<i64>> {
+        let database = self.database()?;
+        let mut counters = self.counters.lock();
+        Ok(counter(&database, &mut counters, id)?.last)
+    }
+
     /// What a session got last from a sequence, or from any.
     ///
     /// # Errors
@@ -212,6 +222,11 @@ impl Sequences {
             }),
             None => Err(undefined("lastval is not yet defined in this session".into())),
         }
+    }
+
+    /// The sequence from which a session got something last.
+    pub fn last_of(&self, session: i32) -> Option<ObjectId> {
+        self.got.lock().get(&session)?.last
     }
 
     /// A session has ended.

@@ -85,6 +85,10 @@ impl SystemRelations for Database {
         self.system.function(scope, name)
     }
 
+    fn server_setting(&self, name: &str) -> Option<String> {
+        self.tuning().get(&name.to_lowercase())
+    }
+
     fn javascript(&self) -> &Arc<Engine> {
         &self.javascript
     }

@@ -51,10 +51,16 @@ pub fn assigned(value: &Expr, before: &Expr, column: &Field) -> SqlResult<Option
         return Ok(None);
     };
     if jsonb::is_jsonb(column) {
-        return Err(
-            SqlError::unsupported("assignment to an element of a jsonb is not supported")
-                .with_hint("Use jsonb_set(column, path, value)."),
-        );
+        if is_slice {
+            return Err(SqlError::new(
+                SqlState::DatatypeMismatch,
+                "jsonb subscript does not support slices",
+            ));
+        }
+        let given = syntax::assigned(given, "jsonb", column.name());
+        let places = places.into_iter().cloned();
+        let all = [before.clone(), given].into_iter().chain(places).collect();
+        return Ok(Some(call(jsonb::WITH_SUBSCRIPTS, all)));
     }
     let Some((_, element)) = innermost(column.data_type()) else {
         return Err(SqlError::new(

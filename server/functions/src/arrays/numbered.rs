@@ -30,7 +30,7 @@ pub(super) fn subscripts(function: &Function) -> Option<Expr> {
     }
 }
 
-/// `(information_schema._pg_expandarray(array)).x`, and `(column).x` of one that has such pairs; `None`: another member.
+/// `(information_schema._pg_expandarray(array)).x`; `None`: another member.
 pub(super) fn member(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
     let (Expr::Nested(inner), [AccessExpr::Dot(Expr::Identifier(member))]) = (root, chain) else {
         return None;
@@ -44,9 +44,6 @@ pub(super) fn member(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
                 "n" => Some(series(array, &Expr::value(Value::Number("1".into(), false)))),
                 _ => None,
             }
-        }
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
-            Some(call("get_field", vec![inner.as_ref().clone(), text(&member)]))
         }
         _ => None,
     }

@@ -15,6 +15,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use datafusion::scalar::ScalarValue;
 
+use super::work::is_wanted;
 use super::{COPIES, Room, VALUE_BYTES_MAX, sizes, too_large};
 
 /// What it is handed out as is there beside what it is made of. Operators hold as much.
@@ -85,6 +86,8 @@ impl Accumulator for OneGroup {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
+        // In a window, once for each row.
+        is_wanted()?;
         self.check()?;
         let _room = self.ask(0)?;
         self.inner.evaluate()

@@ -7,8 +7,8 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::{DataType, Field, IntervalMonthDayNanoType};
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Decimal128Type, Field, IntervalMonthDayNanoType};
 
 use crate::zoned_shift::SERIES;
 
@@ -98,9 +98,10 @@ pub fn of(name: &str) -> Growth {
             let values = (0..args.len()).map(|argument| args.bytes(argument, row));
             values.fold(filled, u64::saturating_add)
         }),
-        "generate_series" | "range" | SERIES => {
-            Growth::Rows(|args, row| series(args, row).unwrap_or(0).saturating_mul(8))
-        }
+        "generate_series" | "range" | SERIES => Growth::Rows(|args, row| match numerics(args, row) {
+            Some(count) => count.saturating_mul(16),
+            None => series(args, row).unwrap_or(0).saturating_mul(8),
+        }),
         // "Month" and the like are longer than what stands for them.
         "to_char" | "date_format" => Growth::Rows(|args, row| length(args, 1, row).saturating_mul(32)),
         "upper" | "lower" | "initcap" => Growth::Sum(3),
@@ -296,6 +297,28 @@ fn scalar(value: Result<ColumnarValue>) -> Option<ScalarValue> {
     }
 }
 
+/// Elements of a series of numerics, whose ends and step have one scale.
+fn numerics(args: &Columns, row: usize) -> Option<u64> {
+    let number = |argument: usize| {
+        let (values, row) = args.value(argument, row)?;
+        let DataType::Decimal128(_, scale) = values.data_type() else {
+            return None;
+        };
+        let number = values.as_primitive::<Decimal128Type>().value(row);
+        Some((number, *scale))
+    };
+    let ((from, scale), (to, _)) = (number(0)?, number(1)?);
+    let step = match args.len() {
+        2 => 10_i128.checked_pow(u32::try_from(scale).ok()?)?,
+        _ => number(2)?.0,
+    };
+    if step == 0 || (step > 0) != (to >= from) {
+        return Some(1);
+    }
+    let steps = to.abs_diff(from) / step.unsigned_abs();
+    Some(u64::try_from(steps).unwrap_or(u64::MAX).saturating_add(1))
+}
+
 /// Elements of a series, or a few more.
 fn series(args: &Columns, row: usize) -> Option<u64> {
     let (from, to, step) = match args.len() {
@@ -334,7 +357,7 @@ fn place(args: &Columns, argument: usize, row: usize) -> Option<i64> {
 fn nanoseconds((values, row): (&ArrayRef, usize)) -> Option<i64> {
     let whole = DataType::Interval(arrow::datatypes::IntervalUnit::MonthDayNano);
     let step = arrow::compute::cast(&values.slice(row, 1), &whole).ok()?;
-    let step = arrow::array::AsArray::as_primitive::<IntervalMonthDayNanoType>(&step).value(0);
+    let step = step.as_primitive::<IntervalMonthDayNanoType>().value(0);
     let days = i64::from(step.months) * 28 + i64::from(step.days);
     let nanoseconds = days.saturating_mul(86_400_000_000_000);
     Some(nanoseconds.saturating_add(step.nanoseconds))
@@ -372,6 +395,18 @@ mod tests {
         );
         assert_eq!(size("range", &[number(9), number(1), number(-2)]), 5 * 8);
         assert_eq!(size("range", &[number(1), number(9), number(-2)]), 8);
+        let numeric = |value: i128| ScalarValue::Decimal128(Some(value), 38, 1);
+        for (ends, count) in [
+            (vec![numeric(10), numeric(95)], 9),
+            (vec![numeric(10), numeric(95), numeric(5)], 18),
+            (vec![numeric(95), numeric(10), numeric(-10)], 9),
+            (vec![numeric(95), numeric(10)], 1),
+            (vec![numeric(95), ScalarValue::Decimal128(None, 38, 1)], 0),
+        ] {
+            assert_eq!(size("generate_series", &ends), count * 16, "{ends:?}");
+        }
+        let widest = [numeric(i128::MIN), numeric(i128::MAX), numeric(1)];
+        assert_eq!(size("generate_series", &widest), u64::MAX);
     }
 
     #[test]

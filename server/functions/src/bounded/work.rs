@@ -16,10 +16,11 @@
 //! `array_remove*`, `array_replace*`, `find_in_set`, `strpos`, `split_part`, `substring_index` and `translate` go through the
 //! value once; `factorial`, `gcd`, `lcm`, `power`, `exp`, `ln` are those of machine numbers; `to_char` and `to_date` go through
 //! the pattern once; aggregates sort at most; a window function with a frame of its own for each row takes as many steps as
-//! rows times frame, but gives way to others and can be cancelled.
+//! rows times frame, and looks at each row whether somebody still waits for it ([`is_wanted`]).
 
 use datafusion::common::Result;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_resource::cpu::is_unwanted;
 
 use super::sizes::Columns;
 use crate::names::MATCHED;
@@ -32,6 +33,20 @@ pub const STATES_SHORT: u64 = 250;
 const STATES_MAX: u64 = 1 << 36;
 /// The longest text that `levenshtein` takes, in characters.
 const LEVENSHTEIN_MAX: usize = 255;
+
+/// For what takes long and suspends nowhere: ends it when nobody waits for it any more.
+///
+/// # Errors
+/// Nobody does.
+pub fn is_wanted() -> SqlResult<()> {
+    match is_unwanted() {
+        false => Ok(()),
+        true => Err(SqlError::new(
+            SqlState::QueryCanceled,
+            "canceling statement due to user request",
+        )),
+    }
+}
 
 /// Checks a number of steps that is known before, `left` times `right`.
 ///

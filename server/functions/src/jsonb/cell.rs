@@ -6,6 +6,8 @@ use millrace_postgres::types::json::{self, Node};
 /// One argument of one row.
 #[derive(Debug)]
 pub(super) enum Cell<'a> {
+    /// Of a function that takes NULLs.
+    Null,
     Text(&'a str),
     Integer(i64),
     Boolean(bool),

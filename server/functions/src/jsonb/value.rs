@@ -13,7 +13,7 @@ fn refused(message: &str) -> SqlError {
 }
 
 /// The place in an array that an index means: from the end when it is negative.
-fn place(index: i64, length: usize) -> Option<usize> {
+pub(super) fn element_place(index: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     let at = if index < 0 { index + length } else { index };
     (0..length)
@@ -41,8 +41,8 @@ pub fn member<'n, 'a>(node: &'n Node<'a>, key: &str) -> Option<&'n Node<'a>> {
 /// The element of an array; a scalar is the one element of itself.
 pub fn element<'n, 'a>(node: &'n Node<'a>, index: i64) -> Option<&'n Node<'a>> {
     match node {
-        Node::Array(items) => items.get(place(index, items.len())?),
-        Node::Plain(_) | Node::Text(_) => place(index, 1).map(|_| node),
+        Node::Array(items) => items.get(element_place(index, items.len())?),
+        Node::Plain(_) | Node::Text(_) => element_place(index, 1).map(|_| node),
         Node::Object(_) => None,
     }
 }
@@ -291,7 +291,7 @@ pub fn without_key<'a>(node: Node<'a>, key: &str) -> SqlResult<Node<'a>> {
 pub fn without_index(node: Node<'_>, index: i64) -> SqlResult<Node<'_>> {
     match node {
         Node::Array(mut items) => {
-            if let Some(at) = place(index, items.len()) {
+            if let Some(at) = element_place(index, items.len()) {
                 items.remove(at);
             }
             Ok(Node::Array(items))
@@ -302,7 +302,7 @@ pub fn without_index(node: Node<'_>, index: i64) -> SqlResult<Node<'_>> {
 }
 
 /// The number that a step of a path is, where it leads into an array.
-fn index_of(step: &str, position: usize) -> SqlResult<i64> {
+pub(super) fn index_of(step: &str, position: usize) -> SqlResult<i64> {
     step.trim().parse().map_err(|_| {
         SqlError::new(
             SqlState::InvalidTextRepresentation,
@@ -342,7 +342,7 @@ fn remove(node: &mut Node<'_>, path: &[&str], position: usize) -> SqlResult<()> 
             }
         }
         Node::Array(items) => {
-            if let Some(at) = place(index_of(step, position)?, items.len()) {
+            if let Some(at) = element_place(index_of(step, position)?, items.len()) {
                 if is_last {
                     items.remove(at);
                 } else {
@@ -410,7 +410,7 @@ fn put_at<'a>(
         },
         Node::Array(items) => {
             let index = index_of(step, position)?;
-            match place(index, items.len()) {
+            match element_place(index, items.len()) {
                 Some(at) if is_last => match put {
                     Put::There | Put::Always => items[at] = value.clone(),
                     Put::Before => items.insert(at, value.clone()),

@@ -41,7 +41,8 @@ pub fn rewritten(expr: &Expr) -> Option<Expr> {
         | Expr::ILike {
             escape_char: Some(escape),
             ..
-        } if !matches!(&escape.value, Value::SingleQuotedString(escape) if escape == "\\") => {
+        } if !matches!(&escape.value, Value::SingleQuotedString(escape) | Value::EscapedStringLiteral(escape) if escape == "\\") =>
+        {
             let mut plain = expr.clone();
             if let Expr::Like {
                 pattern, escape_char, ..

@@ -8,9 +8,12 @@
 //! | values of other types in `text || value` | their text |
 
 use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit};
+
+use millrace_postgres::error::{SqlError, SqlState};
 
 use crate::in_plans::in_expressions;
 use crate::sql::enum_arguments;
@@ -33,6 +36,8 @@ pub fn as_postgresql(plan: LogicalPlan) -> Result<LogicalPlan> {
             plan => plan,
         };
         in_expressions(plan, |expr, schema| {
+            check_window(&expr)?;
+            check_aggregate(&expr, schema)?;
             enum_arguments::replaced(expr, schema)?
                 .transform_data(|expr| Ok(arrays::replaced(expr, schema)))?
                 .transform_data(|expr| Ok(padded::replaced(expr, schema)))?
@@ -40,6 +45,45 @@ pub fn as_postgresql(plan: LogicalPlan) -> Result<LogicalPlan> {
         })
     })
     .map(|transformed| transformed.data)
+}
+
+/// Refuses numbers of rows and parts that there are none of, which DataFusion answers with NULL.
+fn check_window(expr: &Expr) -> Result<()> {
+    let Expr::WindowFunction(window) = expr else {
+        return Ok(());
+    };
+    let (position, code) = match window.fun.name() {
+        "nth_value" => (1, SqlState::InvalidArgumentForNthValue),
+        "ntile" => (0, SqlState::InvalidArgumentForNtile),
+        _ => return Ok(()),
+    };
+    let given = match window.params.args.get(position) {
+        Some(Expr::Literal(value, _)) => value.cast_to(&DataType::Int64),
+        Some(Expr::Negative(inner)) if matches!(inner.as_ref(), Expr::Literal(..)) => {
+            Ok(ScalarValue::from(-1_i64))
+        }
+        _ => return Ok(()),
+    };
+    match given {
+        Ok(ScalarValue::Int64(Some(..1))) => Err(SqlError::new(
+            code,
+            format!("argument of {} must be greater than zero", window.fun.name()),
+        )
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses `string_agg` of bytes, which DataFusion takes for texts.
+fn check_aggregate(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    let Expr::AggregateFunction(aggregate) = expr else {
+        return Ok(());
+    };
+    let of_bytes = |argument: &Expr| matches!(argument.get_type(schema), Ok(DataType::Binary));
+    if aggregate.func.name() == "string_agg" && aggregate.params.args.iter().any(of_bytes) {
+        return Err(SqlError::unsupported("string_agg of bytea is not supported").into());
+    }
+    Ok(())
 }
 
 /// `text || value`, the value as its text.

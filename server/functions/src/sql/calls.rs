@@ -2,10 +2,11 @@
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart,
+    ObjectNamePart, Value,
 };
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
+use crate::ordered_set::EACH_PERCENTILE_CONT;
 use crate::sql::named_arguments::{interval_of_parts, path_of_names};
 use crate::sql::rewrite::without_schema;
 use crate::sql::{hypothetical, json_aggregates, literals, set_returning};
@@ -26,6 +27,10 @@ pub(super) fn rewritten(function: &mut Function) -> SqlResult<Option<Expr>> {
         ));
     }
     rename(function);
+    of_each_fraction(function);
+    if let Some(null) = nothing_beside(function) {
+        return Ok(Some(null));
+    }
     match json_aggregates::rewritten(function)? {
         Some(aggregate) => Ok(Some(aggregate)),
         None => Ok(modulo(function).or_else(|| special_call(function))),
@@ -65,14 +70,16 @@ const RENAMED: &[(&str, &str)] = &[
     ("json_strip_nulls", "jsonb_strip_nulls"),
     ("json_typeof", "jsonb_typeof"),
     ("to_json", "to_jsonb"),
+    ("array_to_json", "to_jsonb"),
     ("row_to_json", "to_jsonb"),
     ("array_remove", "array_without"),
     ("array_dims", "array_bounds"),
     ("array_replace", "array_replace_all"),
-    ("clock_timestamp", "now"),
     ("statement_timestamp", "now"),
     ("transaction_timestamp", "now"),
     ("proctime", "now"),
+    ("mz_now", "now"),
+    ("approx_count_distinct", "approx_distinct"),
 ];
 
 fn rename(function: &mut Function) {
@@ -82,6 +89,64 @@ fn rename(function: &mut Function) {
         if let Some((_, renamed)) = RENAMED.iter().find(|(from, _)| *from == folded) {
             function.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(*renamed))]);
         }
+    }
+}
+
+/// Functions that there are of windows alone.
+const OF_WINDOWS: [&str; 8] = [
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+];
+
+/// Refuses a function of windows that has none. `rank(x) WITHIN GROUP (..)` is an aggregate.
+///
+/// # Errors
+/// 42809.
+pub(super) fn window_functions_have_windows(function: &Function) -> SqlResult<()> {
+    match syntax::name_of(function) {
+        Some(name)
+            if function.over.is_none()
+                && function.within_group.is_empty()
+                && OF_WINDOWS.contains(&name.as_str()) =>
+        {
+            let message = format!("window function {name} requires an OVER clause");
+            Err(SqlError::new(SqlState::WrongObjectType, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `lag(x, NULL)`: NULL, as `x` has it.
+fn nothing_beside(function: &Function) -> Option<Expr> {
+    let name = syntax::name_of(function)?;
+    match syntax::arguments(function).as_slice() {
+        [value, Expr::Value(offset), ..]
+            if matches!(name.as_str(), "lag" | "lead") && offset.value == Value::Null =>
+        {
+            Some(call("nullif", vec![(*value).clone(), (*value).clone()]))
+        }
+        _ => None,
+    }
+}
+
+/// `percentile_cont(ARRAY[..])` has another name here.
+fn of_each_fraction(function: &mut Function) {
+    let is_array = |argument: &Expr| match argument {
+        Expr::Array(_) => true,
+        Expr::Function(_) => syntax::cast_literal(argument).is_some_and(|(_, name)| name.ends_with("[]")),
+        _ => false,
+    };
+    if !function.within_group.is_empty()
+        && syntax::name_of(function).as_deref() == Some("percentile_cont")
+        && matches!(syntax::arguments(function).as_slice(), [fractions] if is_array(fractions))
+    {
+        function.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(EACH_PERCENTILE_CONT))]);
     }
 }
 
@@ -202,7 +267,8 @@ fn special_call(function: &Function) -> Option<Expr> {
         ("array_fill", 2) => filled(&arguments),
         ("date_trunc", 3) => {
             let [unit, time, zone] = <[Expr; 3]>::try_from(arguments).ok()?;
-            let local = call("timezone", vec![zone.clone(), time]);
+            let instant = call(cast::NAME, vec![time, text("timestamp with time zone")]);
+            let local = call("timezone", vec![zone.clone(), instant]);
             let cut = call("date_trunc", vec![unit, local]);
             Some(call("timezone", vec![zone, cut]))
         }
@@ -220,6 +286,10 @@ fn special_call(function: &Function) -> Option<Expr> {
         ("cardinality" | "array_ndims" | "array_position", _) => signed(function, "integer"),
         ("array_positions", _) => signed(function, "integer[]"),
         ("regr_count", _) => signed(function, "bigint"),
+        ("timeofday", 0) => Some(call(
+            "to_char",
+            vec![call("now", vec![]), text("Dy Mon DD HH24:MI:SS.US YYYY TZ")],
+        )),
         ("localtimestamp", 0) => Some(call(
             cast::NAME,
             vec![call("now", vec![]), text("timestamp without time zone")],
@@ -228,6 +298,16 @@ fn special_call(function: &Function) -> Option<Expr> {
             cast::NAME,
             vec![call("now", vec![]), text("time without time zone")],
         )),
+        ("localtime" | "localtimestamp" | "current_time" | "current_timestamp", 1) => {
+            let digits = literals::number_text(&arguments[0])?;
+            let target = match folded.as_str() {
+                "localtime" | "current_time" => format!("time({digits}) without time zone"),
+                "localtimestamp" => format!("timestamp({digits}) without time zone"),
+                _ => format!("timestamp({digits}) with time zone"),
+            };
+            let target = text(&target);
+            Some(call(cast::NAME, vec![call("now", vec![]), target]))
+        }
         _ => None,
     }
 }

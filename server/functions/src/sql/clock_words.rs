@@ -1,16 +1,14 @@
-//! `'now'::timestamp`, `date 'today'`, `timestamp 'yesterday 04:05'`: words that need a clock.
+//! `'now'::timestamp`, `date 'today'`, `timestamp 'yesterday 04:05'`, and `'now'` that is assigned to a column: words that need a clock.
 //!
 //! They are replaced in what runs at once. A definition would have another value whenever it is read again, so that the words stay
 //! there, and are no inputs of these types.
 
 use std::ops::ControlFlow;
 
-use arrow::datatypes::DataType;
-use datafusion::sql::sqlparser::ast::Expr;
+use arrow::datatypes::{DataType, Field};
+use datafusion::sql::sqlparser::ast::{self, Expr, Value};
 use millrace_parser::walk::{Walk, walk_expressions_mut};
-use millrace_postgres::types::from_sql;
-
-use super::literal_casts;
+use millrace_postgres::types::{from_sql, sql_name};
 
 /// Replaces them by calls of the functions that say the same.
 pub fn replace(node: &mut impl Walk) {
@@ -22,10 +20,42 @@ pub fn replace(node: &mut impl Walk) {
     });
 }
 
+/// What a quoted literal in the place of a value of a column says, if it is such a word.
+pub fn in_column(expr: &Expr, column: &Field) -> Option<Expr> {
+    let Expr::Value(value) = expr else { return None };
+    let (Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text)) = &value.value else {
+        return None;
+    };
+    let now = said(text, column.data_type())?;
+    let name = sql_name(column);
+    millrace_parser::parse_expression(&format!("CAST({now} AS {name})")).ok()
+}
+
 fn replaced(expr: &Expr) -> Option<Expr> {
-    let (text, data_type) = literal_casts::of(expr)?;
+    let (text, data_type) = literal_cast(expr)?;
     let now = said(text, &from_sql(data_type).ok()?.data_type)?;
     millrace_parser::parse_expression(&format!("CAST({now} AS {data_type})")).ok()
+}
+
+/// The text and the type, if an expression is such a cast.
+fn literal_cast(expr: &Expr) -> Option<(&str, &ast::DataType)> {
+    let (value, data_type) = match expr {
+        Expr::Cast {
+            kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+            expr: inner,
+            data_type,
+            ..
+        } => match inner.as_ref() {
+            Expr::Value(value) => (value, data_type),
+            _ => return None,
+        },
+        Expr::TypedString(ast::TypedString { data_type, value, .. }) => (value, data_type),
+        _ => return None,
+    };
+    match &value.value {
+        Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some((text, data_type)),
+        _ => None,
+    }
 }
 
 /// What a text says of the clock, as a value of this type.

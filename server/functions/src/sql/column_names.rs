@@ -171,12 +171,13 @@ pub fn column_name(expr: &Expr) -> String {
             op: ast::BinaryOperator::Overlaps,
             ..
         } => "overlaps".into(),
+        Expr::IsNormalized { negated: false, .. } => "is_normalized".into(),
         Expr::Position { .. } => "position".into(),
         Expr::Overlay { .. } => "overlay".into(),
         Expr::Ceil { .. } => "ceil".into(),
         Expr::Floor { .. } => "floor".into(),
         Expr::AtTimeZone { .. } => "timezone".into(),
-        Expr::Exists { .. } => "exists".into(),
+        Expr::Exists { negated: false, .. } => "exists".into(),
         Expr::Array(_) => "array".into(),
         Expr::Tuple(_) => "row".into(),
         Expr::Subquery(query) => output_names(query)
@@ -202,7 +203,10 @@ fn is_named(expr: &Expr) -> bool {
 
 fn type_column_name(data_type: &DataType) -> String {
     match types::from_sql(data_type) {
-        Ok(sql_type) => types::pg_type(&sql_type.field("", true)).name().to_string(),
+        Ok(sql_type) => types::pg_type(&sql_type.field("", true))
+            .name()
+            .trim_start_matches('_')
+            .to_string(),
         Err(_) => data_type.to_string().to_lowercase(),
     }
 }

@@ -32,6 +32,7 @@ enum Known {
 const ALIKE: &[&str] = &["coalesce", "greatest", "least", "nullif"];
 /// Functions whose integer arguments are to be of the type that PostgreSQL gives them.
 const TYPED_ARGUMENTS: &[&str] = &[
+    "row",
     "pg_typeof",
     "abs",
     "min",
@@ -68,11 +69,12 @@ fn number(expr: &Expr) -> Option<(bool, &str)> {
         Expr::UnaryOp {
             op: UnaryOperator::Minus,
             expr,
-        } => match number(expr)? {
-            (false, text) => Some((true, text)),
-            _ => None,
-        },
-        Expr::Nested(inner) => number(inner),
+        } => number(expr).map(|(negative, text)| (!negative, text)),
+        Expr::UnaryOp {
+            op: UnaryOperator::Plus,
+            expr: inner,
+        }
+        | Expr::Nested(inner) => number(inner),
         _ => None,
     }
 }
@@ -205,10 +207,14 @@ fn known(expr: &Expr) -> Known {
                     Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))) => {
                         match &value.value {
                             // A numeric that is exactly as wide as a literal is one among numerics.
-                            Value::SingleQuotedString(name) if name.starts_with("numeric") => {
+                            Value::SingleQuotedString(name) | Value::EscapedStringLiteral(name)
+                                if name.starts_with("numeric") =>
+                            {
                                 Known::Type("numeric".into())
                             }
-                            Value::SingleQuotedString(name) => Known::Type(name.clone()),
+                            Value::SingleQuotedString(name) | Value::EscapedStringLiteral(name) => {
+                                Known::Type(without_length(name))
+                            }
                             _ => Known::Nothing,
                         }
                     }
@@ -278,10 +284,23 @@ fn unify(mut all: Vec<&mut Expr>, with_nulls: bool) {
     all.into_iter().for_each(narrow);
 }
 
+/// A type's name without the length of its texts: those beside one of such a type may be longer. Without one `char` would be `char(1)`.
+fn without_length(name: &str) -> String {
+    let Some((before, rest)) = name.split_once('(') else {
+        return name.to_owned();
+    };
+    let after = rest.split_once(')').map_or("", |(_, after)| after);
+    match before {
+        "char" | "character" => format!("text{after}"),
+        "varchar" | "character varying" => format!("{before}{after}"),
+        _ => name.to_owned(),
+    }
+}
+
 fn literal_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text.clone()),
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text.clone()),
             _ => None,
         },
         _ => None,
@@ -315,6 +334,7 @@ pub fn in_expression(expr: &mut Expr) {
                 unify(array.elem.iter_mut().collect(), false);
             }
         }
+        Expr::Tuple(members) => members.iter_mut().for_each(narrow),
         Expr::Function(function) => {
             let Some(ObjectNamePart::Identifier(name)) = function.name.0.last() else {
                 return;

@@ -17,7 +17,9 @@ use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{
     Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Projection, ScalarUDF, lit,
 };
-use millrace_postgres::types::{ANNOTATION, digits, element, enumeration, is_text, pg_type, sql_name};
+use millrace_postgres::types::{
+    ANNOTATION, composite, digits, element, enumeration, is_text, pg_type, sql_name,
+};
 
 use crate::{cast as pg_cast, enums};
 
@@ -62,6 +64,11 @@ pub fn noted(plan: LogicalPlan) -> Result<LogicalPlan> {
         };
         let input = Input::new(&projection.input);
         let expressions = projection.expr.into_iter().map(|expr| {
+            if let Some(array) = input.array_of_composites(&expr) {
+                found = true;
+                let (relation, name) = expr.qualified_name();
+                return array.alias_qualified(relation, name);
+            }
             let notes = input.notes(&expr);
             let note = notes.get(ANNOTATION);
             if note.is_none_or(|note| is_told_only(note)) || notes == input.own(&expr) {
@@ -97,7 +104,7 @@ fn with_types(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
             let result = function.call(vec![column, lit(target)]);
             return result.alias_qualified(relation.cloned(), field.name());
         }
-        if !of_enum(&notes) || *field.metadata() == notes {
+        if !of_somebody(&notes) || *field.metadata() == notes {
             return column;
         }
         found = true;
@@ -153,7 +160,7 @@ fn result_type(node: &LogicalPlan, column: usize) -> Option<(Arc<ScalarUDF>, Str
             let input = Input::new(input);
             let (_, field) = argument.to_field(input.schema).ok()?;
             let field = field.as_ref().clone().with_metadata(input.notes(argument));
-            enumeration::is_enum(&field).then(|| (enums::held(), format!("{}[]", sql_name(&field))))
+            of_somebody(field.metadata()).then(|| (enums::held(), format!("{}[]", sql_name(&field))))
         }
         _ => None,
     }
@@ -244,6 +251,16 @@ pub fn of_plan(plan: &LogicalPlan) -> Vec<Notes> {
 fn of_enum(notes: &Notes) -> bool {
     let note = notes.get(ANNOTATION);
     note.is_some_and(|note| enumeration::named(note).is_some())
+}
+
+fn of_composite(notes: &Notes) -> bool {
+    let note = notes.get(ANNOTATION);
+    note.is_some_and(|note| composite::named(note).is_some())
+}
+
+/// Whether it is a type that somebody made.
+fn of_somebody(notes: &Notes) -> bool {
+    of_enum(notes) || of_composite(notes)
 }
 
 fn is_null(expr: &Expr) -> bool {
@@ -386,7 +403,7 @@ impl<'a> Input<'a> {
                     [value, ..],
                 ) => {
                     let notes = self.notes(value);
-                    match of_enum(&notes) {
+                    match of_somebody(&notes) {
                         true => notes,
                         false => self.own(expr),
                     }
@@ -418,13 +435,29 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// `ARRAY[..]` of values of a composite type as an array whose elements say their type; `None`: it is something else.
+    fn array_of_composites(&self, expr: &Expr) -> Option<Expr> {
+        let Expr::ScalarFunction(call) = unaliased(expr) else {
+            return None;
+        };
+        let first = call.args.first().filter(|_| call.func.name() == "make_array")?;
+        let notes = self.agreed(call.args.iter());
+        if !of_composite(&notes) {
+            return None;
+        }
+        let (_, field) = first.to_field(self.schema).ok()?;
+        let field = field.as_ref().clone().with_metadata(notes);
+        let target = lit(format!("{}[]", sql_name(&field)));
+        Some(enums::held().call(vec![unaliased(expr).clone(), target]))
+    }
+
     /// The notes of an array of elements with these notes.
     fn array_of(&self, element: &Expr, notes: Notes) -> Notes {
         let Ok(data_type) = element.get_type(self.schema) else {
             return Notes::new();
         };
         let notes = without_length(notes);
-        if of_enum(&notes) || notes.is_empty() || matches!(data_type, DataType::List(_)) {
+        if of_somebody(&notes) || notes.is_empty() || matches!(data_type, DataType::List(_)) {
             return Notes::new();
         }
         let name = pg_type(&Field::new("", data_type, true).with_metadata(notes))

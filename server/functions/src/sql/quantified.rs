@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Datum, Scalar};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Datum, Scalar, make_comparator};
+use arrow::compute::SortOptions;
 use arrow::compute::kernels::{boolean, cmp, zip};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, exec_datafusion_err};
@@ -22,6 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::parse::array;
+use millrace_sql::template::ROWS_OF_ARRAY;
 
 use crate::arguments::on_arrays;
 use crate::sql::row_values;
@@ -156,7 +158,7 @@ fn with_each(left: &Expr, comparison: &BinaryOperator, elements: Vec<Expr>, is_a
 fn elements(expr: &Expr) -> SqlResult<Option<Vec<Expr>>> {
     Ok(match expr {
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => {
                 let elements = array::elements(text)?.into_iter();
                 Some(
                     elements
@@ -202,7 +204,7 @@ pub fn array_of_query(expr: &Expr) -> SqlResult<Option<Expr>> {
         query.order_by = None;
     }
     let text = format!(
-        "SELECT array_or_empty(array_agg(__array.__element{order})) FROM (SELECT 1) AS __array (__element)"
+        "SELECT array_or_empty(array_agg({ROWS_OF_ARRAY}.__element{order})) FROM (SELECT 1) AS {ROWS_OF_ARRAY} (__element)"
     );
     let mut outer = parsed_query(&text)?;
     if let SetExpr::Select(select) = outer.body.as_mut()
@@ -259,7 +261,7 @@ fn order_of(kind: &OrderByKind, body: &mut SetExpr, names: &mut Vec<Ident>) -> S
             }
             _ => "__element".to_string(),
         };
-        order.push(format!("__array.{column}{}", key.options));
+        order.push(format!("{ROWS_OF_ARRAY}.{column}{}", key.options));
     }
     Ok(format!(" ORDER BY {}", order.join(", ")))
 }
@@ -331,6 +333,8 @@ impl ScalarUDFImpl for Quantified {
         };
         let common = match (left, element) {
             (DataType::Null, other) | (other, DataType::Null) => Some(other.clone()),
+            // An array is compared with no part of another one.
+            (DataType::List(_), _) | (_, DataType::List(_)) => None,
             (left, element) if left == element => Some(left.clone()),
             (left, element) => comparison_coercion(left, element),
         };
@@ -361,6 +365,9 @@ impl ScalarUDFImpl for Quantified {
 
 impl Quantified {
     fn compare(&self, left: &dyn Datum, right: &dyn Datum) -> Result<BooleanArray> {
+        if left.get().0.data_type().is_nested() {
+            return self.compare_nested(left, right);
+        }
         Ok(match self.operator {
             BinaryOperator::Eq => cmp::eq(left, right)?,
             BinaryOperator::NotEq => cmp::neq(left, right)?,
@@ -369,6 +376,32 @@ impl Quantified {
             BinaryOperator::Gt => cmp::gt(left, right)?,
             _ => cmp::gt_eq(left, right)?,
         })
+    }
+
+    /// Rows and arrays, by their parts: within them NULL is equal to NULL, and greater than all else.
+    fn compare_nested(&self, left: &dyn Datum, right: &dyn Datum) -> Result<BooleanArray> {
+        let ((left, left_is_one), (right, right_is_one)) = (left.get(), right.get());
+        let rows = if left_is_one { right.len() } else { left.len() };
+        let nulls_last = SortOptions::default().asc().nulls_last();
+        let order = make_comparator(left, right, nulls_last)?;
+        let compared = (0..rows).map(|row| {
+            let (one, other) = (
+                if left_is_one { 0 } else { row },
+                if right_is_one { 0 } else { row },
+            );
+            (left.is_valid(one) && right.is_valid(other)).then(|| {
+                let order = order(one, other);
+                match self.operator {
+                    BinaryOperator::Eq => order.is_eq(),
+                    BinaryOperator::NotEq => order.is_ne(),
+                    BinaryOperator::Lt => order.is_lt(),
+                    BinaryOperator::LtEq => order.is_le(),
+                    BinaryOperator::Gt => order.is_gt(),
+                    _ => order.is_ge(),
+                }
+            })
+        });
+        Ok(compared.collect())
     }
 
     fn with_one_list(&self, left: &ArrayRef, list: &ScalarValue) -> Result<BooleanArray> {

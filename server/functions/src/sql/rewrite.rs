@@ -20,7 +20,8 @@ use crate::arrays::members;
 use crate::sql::column_names::name_columns;
 use crate::sql::window_bounds::restore_bounds;
 use crate::sql::{
-    calls, literals, quantified, quoted_arguments, row_values, rows_from, set_returning, variadic, with_ties,
+    calls, literals, quantified, quoted_arguments, row_values, rows_from, search, set_returning, variadic,
+    with_ties,
 };
 use crate::syntax::{call, parsed_query, text};
 use crate::{arrays, cast, date_part, own, regex};
@@ -69,6 +70,11 @@ impl VisitorMut for Rewriter {
                 Err(error) => return ControlFlow::Break(Box::new(error)),
             }
         }
+        if let Some(with) = &mut query.with
+            && let Err(error) = search::expand(with)
+        {
+            return ControlFlow::Break(Box::new(error));
+        }
         match with_ties::fetch_as_limit(query) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(Box::new(error)),
@@ -76,9 +82,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
-        if let Err(error) = members::expand(&mut select.projection) {
-            return ControlFlow::Break(Box::new(error));
-        }
+        members::expand(&mut select.projection);
         name_columns(select);
         match row_values::in_conditions(select) {
             Ok(()) => ControlFlow::Continue(()),
@@ -203,7 +207,24 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
             if let Some(ast::WindowType::WindowSpec(window)) = &mut function.over {
                 restore_bounds(window);
             }
+            calls::window_functions_have_windows(function)?;
             calls::rewritten(function)?
+        }
+        Expr::Position { expr, r#in } => {
+            Some(call("strpos", vec![r#in.as_ref().clone(), expr.as_ref().clone()]))
+        }
+        Expr::Overlay {
+            expr,
+            overlay_what,
+            overlay_from,
+            overlay_for,
+        } => {
+            let behind = overlay_for.iter().map(|length| length.as_ref());
+            let all = [expr.as_ref(), overlay_what.as_ref(), overlay_from.as_ref()]
+                .into_iter()
+                .chain(behind)
+                .cloned();
+            Some(call("overlay", all.collect()))
         }
         Expr::UnaryOp {
             op: UnaryOperator::BitwiseNot,
@@ -259,20 +280,7 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
 
 /// Texts are ordered by their bytes, as with the collations of these names.
 fn bytewise(collation: &ObjectName) -> SqlResult<()> {
-    const NAMES: [&str; 7] = [
-        "c",
-        "posix",
-        "default",
-        "ucs_basic",
-        "c.utf8",
-        "c.utf-8",
-        "pg_c_utf8",
-    ];
-    let name = match collation.0.last() {
-        Some(ObjectNamePart::Identifier(name)) => name.value.as_str(),
-        _ => "",
-    };
-    if NAMES.contains(&name.to_ascii_lowercase().as_str()) {
+    if millrace_parser::is_bytewise(collation) {
         return Ok(());
     }
     Err(
@@ -324,9 +332,10 @@ fn plain_cast(inner: Expr, data_type: DataType) -> Expr {
     }
 }
 
-/// `(a, b) OVERLAPS (c, d)`; the other operators are chosen by the types of their sides, see [`crate::operators`].
+/// `(a, b) OVERLAPS (c, d)` and `a ^@ b`; the other operators are chosen by the types of their sides, see [`crate::operators`].
 fn binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     match (op, left, right) {
+        (BinaryOperator::PGStartsWith, ..) => Some(call("starts_with", vec![left.clone(), right.clone()])),
         (BinaryOperator::Overlaps, Expr::Tuple(left), Expr::Tuple(right))
             if left.len() == 2 && right.len() == 2 =>
         {
@@ -394,7 +403,7 @@ fn interval_literal(interval: &ast::Interval) -> Option<Expr> {
     let Expr::Value(value) = interval.value.as_ref() else {
         return None;
     };
-    let Value::SingleQuotedString(amount) = &value.value else {
+    let (Value::SingleQuotedString(amount) | Value::EscapedStringLiteral(amount)) = &value.value else {
         return None;
     };
     let (first, last) = (&interval.leading_field, &interval.last_field);

@@ -129,7 +129,7 @@ fn array(rows: &Expr) -> Option<Expr> {
     match (name.as_str(), syntax::arguments(function).as_slice()) {
         ("unnest", [array]) => Some((*array).clone()),
         (crate::cast::NAME, [inner, Expr::Value(to)]) => match &to.value {
-            Value::SingleQuotedString(to) => Some(call(
+            Value::SingleQuotedString(to) | Value::EscapedStringLiteral(to) => Some(call(
                 crate::cast::NAME,
                 vec![array(inner)?, text(&format!("{to}[]"))],
             )),

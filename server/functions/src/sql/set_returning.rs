@@ -232,13 +232,16 @@ fn is_length(step: &Expr) -> bool {
     match step {
         Expr::Interval(_) => true,
         Expr::Nested(inner) => is_length(inner),
-        Expr::Value(value) => matches!(value.value, Value::SingleQuotedString(_)),
+        Expr::Value(value) => matches!(
+            value.value,
+            Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_)
+        ),
         Expr::Cast { data_type, .. } => matches!(data_type, ast::DataType::Interval { .. }),
         Expr::TypedString(typed) => matches!(typed.data_type, ast::DataType::Interval { .. }),
         // What a cast has become.
         Expr::Function(function) => match syntax::arguments(function).as_slice() {
             [_, Expr::Value(name)] if function.name.to_string() == crate::cast::NAME => {
-                matches!(&name.value, Value::SingleQuotedString(name) if name.starts_with("interval"))
+                matches!(&name.value, Value::SingleQuotedString(name) | Value::EscapedStringLiteral(name) if name.starts_with("interval"))
             }
             _ => false,
         },

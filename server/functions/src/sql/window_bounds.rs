@@ -1,6 +1,50 @@
 //! The bounds of windows' frames.
 
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::{self, WindowFrameBound, WindowFrameUnits};
 use datafusion::sql::sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value};
+use millrace_postgres::error::SqlError;
+use millrace_postgres::types::plain_name;
+
+use super::type_check::typed;
+
+/// Refuses distances in frames by RANGE between values that have none, such as texts.
+///
+/// # Errors
+/// 0A000.
+pub(super) fn check_ranges(expr: &logical_expr::Expr, schema: &DFSchema) -> Result<()> {
+    expr.apply(|node| {
+        if let logical_expr::Expr::WindowFunction(call) = node
+            && let frame = &call.params.window_frame
+            && frame.units == WindowFrameUnits::Range
+            && (is_distance(&frame.start_bound) || is_distance(&frame.end_bound))
+            && let [by] = call.params.order_by.as_slice()
+            && let Some(field) = typed(&by.expr, schema)
+            && !has_distances(field.data_type())
+        {
+            let message = format!(
+                "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {}",
+                plain_name(&field)
+            );
+            return Err(SqlError::unsupported(message).into());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map(|_| ())
+}
+
+fn is_distance(bound: &WindowFrameBound) -> bool {
+    match bound {
+        WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => !value.is_null(),
+        WindowFrameBound::CurrentRow => false,
+    }
+}
+
+fn has_distances(data_type: &DataType) -> bool {
+    data_type.is_numeric() || data_type.is_temporal() || data_type.is_null()
+}
 
 /// The bounds of a window's frame are literals to DataFusion, not expressions: an interval becomes a literal again.
 pub(super) fn restore_bounds(window: &mut ast::WindowSpec) {

@@ -24,6 +24,7 @@ use millrace_postgres::types::{digits, parse, timestamptz};
 
 use crate::datetime::{self, Function};
 use crate::in_plans::in_expressions;
+use crate::sql::comparisons::is_comparison;
 use crate::{by_pattern, cast as pg_cast, date_part, zoned_shift};
 
 const NAME: &str = "pg_cast_in_zone";
@@ -46,6 +47,14 @@ fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
     {
         return Transformed::yes(shift);
     }
+    let expr = match compared(expr, schema, zone) {
+        Transformed {
+            transformed: false,
+            data,
+            ..
+        } => data,
+        changed => return changed,
+    };
     let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else {
         return Transformed::no(expr);
     };
@@ -93,11 +102,70 @@ fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
         ("to_char", [value, pattern]) if is_instant(value) => {
             Transformed::yes(func.call(vec![value.clone(), pattern.clone(), lit(zone.sql_name())]))
         }
+        ("date_trunc", [part, value]) if is_date(value) => {
+            let midnight = datafusion::logical_expr::cast(value.clone(), TIMESTAMP);
+            Transformed::yes(to_or_from_local(&func.call(vec![part.clone(), midnight])))
+        }
         ("date_trunc", [part, value]) if is_instant(value) => {
             let local = func.call(vec![part.clone(), to_or_from_local(value)]);
             Transformed::yes(to_or_from_local(&local))
         }
         _ => Transformed::no(expr),
+    }
+}
+
+/// A comparison of instants with what has no zone, or the cast in it: midnight of a date, and a timestamp, are those of the zone.
+fn compared(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
+    let is_instant = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Timestamp(_, Some(_))));
+    let has_no_zone = |expr: &Expr| {
+        matches!(
+            expr.get_type(schema),
+            Ok(DataType::Date32 | DataType::Timestamp(_, None))
+        )
+    };
+    let in_zone = |side: Expr| {
+        let target = lit("timestamp with time zone");
+        udf().call(vec![side, target, lit(zone.sql_name())])
+    };
+    match expr {
+        Expr::BinaryExpr(mut binary) if is_comparison(binary.op) => {
+            if is_instant(&binary.left) && has_no_zone(&binary.right) {
+                binary.right = Box::new(in_zone(*binary.right));
+            } else if has_no_zone(&binary.left) && is_instant(&binary.right) {
+                binary.left = Box::new(in_zone(*binary.left));
+            } else {
+                return Transformed::no(Expr::BinaryExpr(binary));
+            }
+            Transformed::yes(Expr::BinaryExpr(binary))
+        }
+        // What a comparison was given when it was planned.
+        Expr::Cast(cast)
+            if has_no_zone(&cast.expr)
+                && matches!(cast.field.data_type(), DataType::Timestamp(_, Some(_))) =>
+        {
+            Transformed::yes(in_zone(*cast.expr))
+        }
+        Expr::Between(mut between) if is_instant(&between.expr) => {
+            let mut changed = false;
+            for side in [&mut between.low, &mut between.high] {
+                if has_no_zone(side) {
+                    **side = in_zone(std::mem::take(side.as_mut()));
+                    changed = true;
+                }
+            }
+            match changed {
+                true => Transformed::yes(Expr::Between(between)),
+                false => Transformed::no(Expr::Between(between)),
+            }
+        }
+        Expr::InList(mut list) if is_instant(&list.expr) && list.list.iter().any(has_no_zone) => {
+            list.list = std::mem::take(&mut list.list)
+                .into_iter()
+                .map(|item| if has_no_zone(&item) { in_zone(item) } else { item })
+                .collect();
+            Transformed::yes(Expr::InList(list))
+        }
+        other => Transformed::no(other),
     }
 }
 

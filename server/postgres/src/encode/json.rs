@@ -8,20 +8,24 @@ use arrow::datatypes::Schema;
 use bytes::{BufMut, BytesMut};
 use postgres_types::Type;
 
-use super::{Column, Value};
+use super::{Column, Value, innermost};
 
 impl Column<'_> {
     /// Writes the row's value as JSON, `null` for NULL.
     pub fn put_json(&self, row: usize, out: &mut BytesMut) {
+        let is_json = matches!(innermost(&self.pg_type), Type::JSONB | Type::JSON);
+        self.put_json_of(is_json, row, out);
+    }
+
+    /// The same; `is_json`: its texts, or those of its elements, are JSON already. An array has a type, and its elements may have none.
+    fn put_json_of(&self, is_json: bool, row: usize, out: &mut BytesMut) {
         match self.value(row) {
             Value::Null => out.put_slice(b"null"),
             Value::Bool(value) => out.put_slice(if value { b"true" } else { b"false" }),
             Value::Int(_) => self.put_text(row, out),
             Value::Float32(value) if value.is_finite() => self.put_text(row, out),
             Value::Float64(value) if value.is_finite() => self.put_text(row, out),
-            Value::Text(value) if matches!(self.pg_type, Type::JSONB | Type::JSON) => {
-                out.put_slice(value.as_bytes())
-            }
+            Value::Text(value) if is_json => put_on_one_line(value, out),
             Value::Text(value) => put_json_str(value, out),
             Value::Array(elements, start, end) => {
                 out.put_u8(b'[');
@@ -29,7 +33,7 @@ impl Column<'_> {
                     if row > start {
                         out.put_u8(b',');
                     }
-                    elements.put_json(row, out);
+                    elements.put_json_of(is_json, row, out);
                 }
                 out.put_u8(b']');
             }
@@ -66,6 +70,16 @@ pub fn put_members(columns: &[Column<'_>], schema: &Schema, row: usize, out: &mu
     }
 }
 
+/// Writes a JSON document as it is, but for its line feeds: they stand between its values only, and a line may have to be one record.
+fn put_on_one_line(document: &str, out: &mut BytesMut) {
+    for (index, piece) in document.split(['\n', '\r']).enumerate() {
+        if index > 0 {
+            out.put_u8(b' ');
+        }
+        out.put_slice(piece.as_bytes());
+    }
+}
+
 /// Writes a JSON string with its quotes.
 pub fn put_json_str(value: &str, out: &mut BytesMut) {
     serde_json::to_writer(out.writer(), value).expect("a string has a JSON form, and a BytesMut grows");
@@ -75,8 +89,9 @@ pub fn put_json_str(value: &str, out: &mut BytesMut) {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, StringArray};
-    use arrow::datatypes::Field;
+    use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, ListArray, StringArray};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::{DataType, Field};
 
     use super::*;
 
@@ -103,5 +118,27 @@ mod tests {
             .with_precision_and_scale(5, 2)
             .unwrap();
         assert_eq!(json(Arc::new(decimal)), "\"1.50\" ");
+    }
+
+    #[test]
+    fn documents_are_what_they_are_on_one_line() {
+        let array: ArrayRef = Arc::new(StringArray::from(vec![
+            Some("{\"a\":\r\n [\"b\\nc\"]}"),
+            Some("null"),
+            None,
+        ]));
+        let written = |array: &ArrayRef, field: &Field, row| {
+            let mut out = BytesMut::new();
+            Column::new(array, field).unwrap().put_json(row, &mut out);
+            String::from_utf8(out.to_vec()).unwrap()
+        };
+        let field = crate::types::SqlType::annotated(DataType::Utf8, "json").field("j", true);
+        assert_eq!(written(&array, &field, 0), "{\"a\":   [\"b\\nc\"]}");
+        // Elements of an array as well, although only the array says of what type they are.
+        let element = Arc::new(Field::new("item", DataType::Utf8, true));
+        let offsets = OffsetBuffer::from_lengths([3]);
+        let list: ArrayRef = Arc::new(ListArray::new(Arc::clone(&element), offsets, array, None));
+        let field = crate::types::SqlType::annotated(DataType::List(element), "jsonb[]").field("l", true);
+        assert_eq!(written(&list, &field, 0), "[{\"a\":   [\"b\\nc\"]},null,null]");
     }
 }

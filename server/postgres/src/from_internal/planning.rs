@@ -137,6 +137,10 @@ pub(super) fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
         let message = format!("missing FROM-clause entry for table \"{name}\"");
         return error(SqlState::UndefinedTable, &message);
     }
+    if lower.starts_with("range requires exactly one order by column") {
+        let message = "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column";
+        return error(SqlState::WindowingError, message);
+    }
     if lower.starts_with("for select distinct, order by expressions") {
         let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
         return error(SqlState::InvalidColumnReference, message);
@@ -193,6 +197,17 @@ pub(super) fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
     } else {
         None
     }
+}
+
+/// An error about the frame of a window; none: it is about something else.
+pub(super) fn of_frame(text: &str) -> Option<SqlError> {
+    text.starts_with("Invalid window frame: frame offsets for ROWS")
+        .then(|| {
+            SqlError::new(
+                SqlState::InvalidPrecedingOrFollowingSize,
+                "frame offsets of ROWS and GROUPS must be integers that are not negative",
+            )
+        })
 }
 
 /// An error about LIMIT or OFFSET; none: it is about something else.

@@ -239,10 +239,8 @@ impl EnumType {
     /// The type in SQL that the server writes and reads, which says all of it.
     pub fn to_ast(&self) -> ast::DataType {
         let word = ObjectName(vec![ObjectNamePart::Identifier(Ident::with_quote('"', WORD))]);
-        // They are written as they are here, and read again without their quotes.
-        let quoted = |text: &String| format!("'{}'", text.replace('\'', "''"));
         let texts = [&self.schema, &self.name].into_iter().chain(&self.values);
-        let words = std::iter::once(self.oid.to_string()).chain(texts.map(quoted));
+        let words = std::iter::once(self.oid.to_string()).chain(texts.map(|text| quoted_word(text)));
         ast::DataType::Custom(word, words.collect())
     }
 
@@ -257,12 +255,8 @@ impl EnumType {
             return None;
         };
         (word.value == WORD).then_some(())?;
-        let read = |word: &String| {
-            let quoted = word.strip_prefix('\'').and_then(|word| word.strip_suffix('\''));
-            quoted.map_or_else(|| word.clone(), |word| word.replace("''", "'"))
-        };
         let (oid, texts) = words.split_first()?;
-        let mut texts = texts.iter().map(read);
+        let mut texts = texts.iter().map(|word| read_word(word));
         Some(EnumType {
             oid: oid.parse().ok()?,
             schema: texts.next()?,
@@ -270,6 +264,17 @@ impl EnumType {
             values: texts.collect(),
         })
     }
+}
+
+/// A text among the words of a type.
+fn quoted_word(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The same, read. The words are as they were written, or were read by a parser, which takes their quotation marks.
+fn read_word(word: &str) -> String {
+    let quoted = word.strip_prefix('\'').and_then(|word| word.strip_suffix('\''));
+    quoted.map_or_else(|| word.to_owned(), |word| word.replace("''", "'"))
 }
 
 /// Whether a name needs no quotation marks.

@@ -5,7 +5,10 @@
 
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, Ident, ObjectName, ObjectNamePart};
 
+use millrace_parser::ast::STRUCT;
+
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::composite::{self, CompositeType, NESTED_MAX};
 use crate::types::enumeration::{EnumType, WORD, is_plain, shown};
 use crate::types::from_sql;
 
@@ -23,6 +26,8 @@ pub trait TypeNames {
 pub enum NamedType {
     Enum(EnumType),
     Domain(Box<Domain>),
+    /// A composite type, in which names of types are complete; or the row of a relation, which has no oid and no such names.
+    Composite(CompositeType),
 }
 
 /// A domain: another type, and what its values must be.
@@ -66,8 +71,16 @@ pub fn resolved(data_type: &DataType, names: &dyn TypeNames) -> SqlResult<Resolv
     match data_type {
         DataType::Custom(name, _) if is_word(name) => Err(SqlError::new(
             SqlState::UndefinedObject,
-            format!("type \"{WORD}\" does not exist"),
+            format!("type {name} does not exist"),
         )),
+        DataType::Custom(name, words) if is_struct(name) => match CompositeType::from_ast(name, words) {
+            Some(known) if known.depth() > NESTED_MAX => Err(SqlError::new(
+                SqlState::StatementTooComplex,
+                format!("composite types are made of each other more than {NESTED_MAX} deep"),
+            )),
+            Some(known) => Ok(plain(without_names(known, names)?.to_ast())),
+            None => Ok(plain(data_type.clone())),
+        },
         DataType::Custom(name, _) => {
             if from_sql(data_type).is_ok() {
                 return Ok(plain(data_type.clone()));
@@ -80,6 +93,9 @@ pub fn resolved(data_type: &DataType, names: &dyn TypeNames) -> SqlResult<Resolv
                     base.domains.insert(0, *domain);
                     Ok(base)
                 }
+                // The row of a relation: there are no names in it.
+                Some(NamedType::Composite(known)) if known.oid == 0 => Ok(plain(known.to_ast())),
+                Some(NamedType::Composite(known)) => Ok(plain(without_names(known, names)?.to_ast())),
             }
         }
         DataType::Array(ArrayElemTypeDef::SquareBracket(element, length)) => {
@@ -96,6 +112,25 @@ pub fn resolved(data_type: &DataType, names: &dyn TypeNames) -> SqlResult<Resolv
     }
 }
 
+/// A composite type in which nothing has to be looked up.
+///
+/// # Errors
+/// As [`TypeNames::named`]; an attribute is of a domain (0A000).
+pub fn without_names(mut known: CompositeType, names: &dyn TypeNames) -> SqlResult<CompositeType> {
+    for (attribute, data_type) in &mut known.attributes {
+        let of = resolved(data_type, names)?;
+        if let Some(domain) = of.domains.first() {
+            return Err(SqlError::unsupported(format!(
+                "attribute \"{attribute}\" is of domain {}, which is not supported",
+                domain.shown()
+            ))
+            .with_hint("Use its base type."));
+        }
+        *data_type = of.data_type;
+    }
+    Ok(known)
+}
+
 fn array_element(element: &DataType, names: &dyn TypeNames) -> SqlResult<DataType> {
     let element = resolved(element, names)?;
     match element.domains.first() {
@@ -108,8 +143,13 @@ fn array_element(element: &DataType, names: &dyn TypeNames) -> SqlResult<DataTyp
     }
 }
 
+/// Whether it is RisingWave's STRUCT<..>.
+fn is_struct(name: &ObjectName) -> bool {
+    matches!(name.0.as_slice(), [ObjectNamePart::Identifier(word)] if word.value == STRUCT)
+}
+
 fn is_word(name: &ObjectName) -> bool {
-    matches!(name.0.as_slice(), [ObjectNamePart::Identifier(word)] if word.value == WORD)
+    matches!(name.0.as_slice(), [ObjectNamePart::Identifier(word)] if [WORD, composite::WORD].contains(&word.value.as_str()))
 }
 
 /// The type with complete names in the place of those that somebody made: it means the same wherever it is read.
@@ -118,6 +158,15 @@ fn is_word(name: &ObjectName) -> bool {
 /// As [`TypeNames::named`].
 pub fn qualified(data_type: &DataType, names: &dyn TypeNames) -> SqlResult<DataType> {
     match data_type {
+        DataType::Custom(name, words) if is_struct(name) => {
+            let Some(mut known) = CompositeType::from_ast(name, words) else {
+                return Ok(data_type.clone());
+            };
+            for (_, of) in &mut known.attributes {
+                *of = qualified(of, names)?;
+            }
+            Ok(known.to_ast())
+        }
         DataType::Custom(name, words) if from_sql(data_type).is_err() => {
             let (schema, base) = match names.named(name)? {
                 None => return Ok(data_type.clone()),
@@ -126,6 +175,7 @@ pub fn qualified(data_type: &DataType, names: &dyn TypeNames) -> SqlResult<DataT
                     let domain = *domain;
                     (domain.schema, domain.name)
                 }
+                Some(NamedType::Composite(known)) => (known.schema, known.name),
             };
             let part = |name: String| {
                 ObjectNamePart::Identifier(match is_plain(&name) {

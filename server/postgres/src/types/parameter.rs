@@ -8,6 +8,7 @@ use postgres_types::{Kind, Type};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::forms::datetime;
 use crate::from_internal;
+use crate::types::composite::put_quoted;
 use crate::types::parse::datetime::MICROS_PER_DAY;
 use crate::types::{from_pg, parse};
 
@@ -45,11 +46,7 @@ pub fn from_binary(pg: &Type, bytes: Option<&[u8]>) -> SqlResult<ScalarValue> {
 /// # Errors
 /// The bytes are none of the type.
 pub fn binary_text(pg: &Type, bytes: &[u8]) -> SqlResult<String> {
-    let text = match pg.kind() {
-        Kind::Array(element) => array_text(element, bytes),
-        _ => text_of(pg, bytes),
-    };
-    text.ok_or_else(|| match (std::str::from_utf8(bytes), width(pg)) {
+    text_of(pg, bytes).ok_or_else(|| match (std::str::from_utf8(bytes), width(pg)) {
         (Err(error), None) if is_text(pg) => {
             let wrong = bytes.get(error.valid_up_to()).copied().unwrap_or_default();
             SqlError::new(
@@ -102,6 +99,11 @@ fn be<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
 /// The text of a binary value; `None`: the bytes are wrong.
 fn text_of(pg: &Type, bytes: &[u8]) -> Option<String> {
     let mut out = vec![];
+    match pg.kind() {
+        Kind::Array(element) => return array_text(element, bytes),
+        Kind::Composite(attributes) => return record_text(attributes, bytes),
+        _ => {}
+    }
     match *pg {
         Type::BOOL => return Some((be::<1>(bytes)? != [0]).to_string()),
         Type::INT2 => return Some(i16::from_be_bytes(be(bytes)?).to_string()),
@@ -224,6 +226,30 @@ fn array_text(element: &Type, bytes: &[u8]) -> Option<String> {
     (at == bytes.len()).then_some(out)
 }
 
+/// A value of a composite type: how many attributes it has, and of each the type, the length and the value.
+fn record_text(attributes: &[postgres_types::Field], bytes: &[u8]) -> Option<String> {
+    if usize::try_from(int(bytes, 0)?).ok()? != attributes.len() {
+        return None;
+    }
+    let mut out = String::from("(");
+    let mut at = 4;
+    for (index, attribute) in attributes.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        let length = int(bytes, at + 4)?;
+        at += 8;
+        let Ok(length) = usize::try_from(length) else {
+            continue;
+        };
+        let text = text_of(attribute.type_(), bytes.get(at..at.checked_add(length)?)?)?;
+        at += length;
+        put_quoted(&text, &mut out);
+    }
+    out.push(')');
+    (at == bytes.len()).then_some(out)
+}
+
 fn int(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_be_bytes(be(bytes.get(at..at.checked_add(4)?)?)?))
 }
@@ -253,14 +279,7 @@ fn put_dimension(
             Ok(length) => {
                 let text = text_of(element, bytes.get(*at..at.checked_add(length)?)?)?;
                 *at += length;
-                out.push('"');
-                for character in text.chars() {
-                    if matches!(character, '"' | '\\') {
-                        out.push('\\');
-                    }
-                    out.push(character);
-                }
-                out.push('"');
+                put_quoted(&text, out);
             }
         }
     }

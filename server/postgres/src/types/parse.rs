@@ -24,7 +24,7 @@ use crate::error::input::invalid;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::enumeration::{EnumType, VALUES};
 use crate::types::interval_fields::Fields;
-use crate::types::{ANNOTATION, digits, element, json, jsonpath, length_limit, type_name};
+use crate::types::{ANNOTATION, composite, digits, element, json, jsonpath, length_limit, type_name};
 
 /// The first value of a column that is not an input of its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct CellError {
 }
 
 impl CellError {
-    fn new(row: usize, error: SqlError) -> Self {
+    pub(super) fn new(row: usize, error: SqlError) -> Self {
         CellError {
             row,
             error: Box::new(error),
@@ -119,6 +119,7 @@ fn with_all_digits(field: &Field, texts: &StringArray) -> Result<ArrayRef, CellE
             let element = element(field).unwrap_or_else(|| Arc::clone(item));
             array::column(item, &element, texts)
         }
+        DataType::Struct(fields) => composite::column(fields, texts),
         _ => Err(CellError::new(
             0,
             SqlError::unsupported(format!("type {} has no text input", name())),

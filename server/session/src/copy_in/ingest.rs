@@ -15,6 +15,7 @@ use millrace_postgres::copy::split::{Columns, Splitter};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use crate::copy_in::{CopyIn, Decoder, IngestFormat, relation_of};
+use crate::resolve::Resolve;
 use crate::session::Session;
 use crate::{names, write};
 
@@ -57,22 +58,33 @@ impl CopyIn {
         session: &Arc<Session>,
         relation: &str,
         format: IngestFormat,
+        resolve: Resolve,
     ) -> SqlResult<Self> {
         let scope = session.scope();
         let object = named(session, &scope, relation)?;
         scope.check(&object, Privileges::INSERT)?;
         write::writable(&object, "insert into")?;
-        Self::into_object(session, &object, format)
+        Self::into_object(session, &object, format, resolve)
     }
 
     /// Rows of a request that was checked, for a stream that takes them by webhook.
-    pub(crate) fn for_webhook(session: &Arc<Session>, stream: &str, format: IngestFormat) -> SqlResult<Self> {
+    pub(crate) fn for_webhook(
+        session: &Arc<Session>,
+        stream: &str,
+        format: IngestFormat,
+        resolve: Resolve,
+    ) -> SqlResult<Self> {
         let object = named(session, &session.scope(), stream)?;
         webhook(&object)?;
-        Self::into_object(session, &object, format)
+        Self::into_object(session, &object, format, resolve)
     }
 
-    fn into_object(session: &Arc<Session>, object: &Arc<Object>, format: IngestFormat) -> SqlResult<Self> {
+    fn into_object(
+        session: &Arc<Session>,
+        object: &Arc<Object>,
+        format: IngestFormat,
+        resolve: Resolve,
+    ) -> SqlResult<Self> {
         let relation = relation_of(object)?;
         let positions = positions(relation, &[])?;
         let given: Vec<Arc<Field>> = positions
@@ -84,7 +96,15 @@ impl CopyIn {
             IngestFormat::NdJson | IngestFormat::JsonArray => {
                 let decoder = json::Decoder::new(format == IngestFormat::JsonArray, &given);
                 let given = decoder.read_fields();
-                return CopyIn::new(session, object, &positions, given, Decoder::Json(decoder), what);
+                return CopyIn::new(
+                    session,
+                    object,
+                    &positions,
+                    given,
+                    Decoder::Json(decoder),
+                    what,
+                    resolve,
+                );
             }
             IngestFormat::Csv { header } => {
                 let layout = Layout::csv(if header { Header::Match } else { Header::Absent });
@@ -97,6 +117,6 @@ impl CopyIn {
                 }
             }
         };
-        CopyIn::new(session, object, &positions, given, decoder, what)
+        CopyIn::new(session, object, &positions, given, decoder, what, resolve)
     }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{self, Ident};
 use millrace_catalog::retention::Retention;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{Definition, Object, Relation, kind_name};
 use millrace_database::database::ddl::DdlGuard;
 use millrace_parser::ast::{AlterOperation, AlterRelation, ObjectKind as Kind, Options};
@@ -114,9 +115,9 @@ async fn perform(
             ));
         }
     };
-    // As in PostgreSQL, ALTER TABLE gives a new name to what is no table, too.
+    // As in PostgreSQL, ALTER TABLE gives a new name or schema to what is no table, too.
     let kind = match &operation {
-        AlterOperation::RenameTo(_) if kind == ObjectKind::Table => {
+        AlterOperation::RenameTo(_) | AlterOperation::SetSchema(_) if kind == ObjectKind::Table => {
             let found = names::resolve(session, &session.scope(), &alter.name);
             let found = found.map_or(kind, |object| object.kind);
             let is_renamed = matches!(
@@ -256,10 +257,8 @@ async fn perform(
         AlterOperation::SetOptions(_) | AlterOperation::ResetOptions(_) => {
             return Err(SqlError::unsupported(format!("{tag} .. SET is not supported")));
         }
-        AlterOperation::SetSchema(_) => {
-            return Err(SqlError::unsupported(format!(
-                "{tag} .. SET SCHEMA is not supported"
-            )));
+        AlterOperation::SetSchema(schema) => {
+            set_schema(session, &scope, &guard, &object, &schema)?;
         }
         AlterOperation::OwnerTo(_) | AlterOperation::ChangeEnum(_) | AlterOperation::ChangeDomain(_) => {
             return Err(SqlError::internal(format!(
@@ -416,6 +415,39 @@ fn renamed(object: &Object, schema: &str, name: &str) -> Object {
 fn rename(guard: &DdlGuard<'_>, object: &Object, name: &str) -> SqlResult<()> {
     guard.check_free(&object.database, &object.schema, name)?;
     guard.put(renamed(object, &object.schema, name))
+}
+
+/// Moves an object, with its indexes and what else is a part of it.
+fn set_schema(
+    session: &Session,
+    scope: &Scope,
+    guard: &DdlGuard<'_>,
+    object: &Arc<Object>,
+    schema: &Ident,
+) -> SqlResult<()> {
+    if object.kind == ObjectKind::Index {
+        return Err(SqlError::new(
+            SqlState::WrongObjectType,
+            format!("cannot change schema of index \"{}\"", object.name),
+        )
+        .with_hint("Change the schema of the table instead."));
+    }
+    let name = ast::ObjectName::from(vec![schema.clone(), Ident::with_quote('"', &object.name)]);
+    let (schema, _) = names::new_name(session, scope, &name)?;
+    if is_temporary(&schema) || is_temporary(&object.schema) {
+        return Err(SqlError::unsupported(
+            "cannot move objects into or out of temporary schemas",
+        ));
+    }
+    if schema == object.schema {
+        return Ok(());
+    }
+    let parts = owner::with_parts(scope, object);
+    let moved = parts.into_iter().map(|part| {
+        guard.check_free(&part.database, &schema, &part.name)?;
+        Ok(renamed(&part, &schema, &part.name))
+    });
+    guard.put_all(moved.collect::<SqlResult<_>>()?)
 }
 
 /// Each gets the other's name. What was made over one of them goes on reading that one, under its new name.

@@ -24,6 +24,7 @@ use crate::outcome::{CopyOut, CopyRows, Outcome};
 use crate::output_columns::OutputColumns;
 use crate::query::Providers;
 use crate::session::Session;
+use crate::statement::insert::conflict;
 use crate::statement::{as_of, select, subscribe};
 use crate::write::writable;
 
@@ -64,7 +65,7 @@ async fn from(session: &Arc<Session>, copy: CopyStatement) -> SqlResult<Outcome>
     let columns: Vec<String> = columns.iter().map(millrace_parser::fold).collect();
     let layout = layout(&copy.options)?;
     Ok(Outcome::CopyIn(Box::new(
-        CopyIn::for_copy(session, object, &columns, layout).await?,
+        CopyIn::for_copy(session, object, &columns, layout, conflict::resolve_rows).await?,
     )))
 }
 

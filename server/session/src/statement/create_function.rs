@@ -22,7 +22,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types;
 use millrace_postgres::types::named::{qualified, resolved};
-use millrace_sql::CatalogReader;
+use millrace_sql::{CatalogReader, SqlFunction};
 use millrace_storage::ObjectKind;
 
 use crate::names;
@@ -50,6 +50,10 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
     if let FunctionBody::Sql(body) = &mut body {
         named_types::qualify(body.as_mut(), &reader)?;
     }
+    let mut defaults = create.defaults;
+    for default in &mut defaults {
+        named_types::qualify(default, &reader)?;
+    }
     let parameters = create.parameters.into_iter().map(|(name, data_type)| {
         let data_type = qualified(&data_type, &reader)?;
         Ok((millrace_parser::fold(&name), data_type))
@@ -61,7 +65,9 @@ pub async fn execute(session: &Arc<Session>, create: CreateFunction, text: &str)
         rows: (create.rows.into_iter())
             .map(|(name, data_type)| Ok((millrace_parser::fold(&name), qualified(&data_type, &reader)?)))
             .collect::<SqlResult<_>>()?,
+        defaults,
         is_setof: create.is_setof,
+        is_row: create.is_row,
         strict: create.strict,
         body,
     };
@@ -179,7 +185,8 @@ fn check(
     });
     let fields = fields.collect::<SqlResult<Vec<Field>>>()?;
     let schema = df(DFSchema::try_from(Schema::new(fields)))?;
-    let function = def.inlined(name, &reader)?;
+    let function = reader.inlined(def, name)?;
+    check_defaults(&reader, session, &function)?;
     let bound = df(Binder::new(session.database().state(), &reader).expression(&function.body, &schema))?;
     let (mut has_aggregate, mut has_window, mut has_column) = (false, false, false);
     df(bound.apply(|node| {
@@ -218,6 +225,18 @@ fn check(
     }
 }
 
+/// Refuses defaults that are no expressions of constants.
+fn check_defaults(reader: &Reader<'_>, session: &Session, function: &SqlFunction) -> SqlResult<()> {
+    for default in &function.defaults {
+        if default.walk(&mut Queries).is_break() {
+            let message = "a subquery in the default of a parameter is not supported";
+            return Err(SqlError::unsupported(message));
+        }
+        df(Binder::new(session.database().state(), reader).expression(default, &DFSchema::empty()))?;
+    }
+    Ok(())
+}
+
 /// The same of a body that is a query. It is read again whenever it is called, so that the relations that it names may come and go.
 fn check_query(
     session: &Session,
@@ -229,7 +248,9 @@ fn check_query(
     if let Some(body) = def.expression() {
         check_names(&reader, def, body)?;
     }
-    let mut body = def.inlined(name, &reader)?.body;
+    let function = reader.inlined(def, name)?;
+    check_defaults(&reader, session, &function)?;
+    let mut body = function.body;
     let _ = walk_expressions_mut(&mut body, |expr| {
         if let Expr::Identifier(parameter) = &*expr {
             let name = millrace_parser::fold(parameter);

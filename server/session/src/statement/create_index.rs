@@ -17,6 +17,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectKind;
 
 use crate::names;
+use crate::notice::Severity;
 use crate::outcome::Outcome;
 use crate::query::Providers;
 use crate::session::Session;
@@ -26,10 +27,6 @@ use crate::statement::{done, select};
 pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) -> SqlResult<Outcome> {
     if create.predicate.is_some() {
         return Err(SqlError::unsupported("partial indexes are not supported"));
-    }
-    if !create.include.is_empty() {
-        return Err(SqlError::unsupported("INCLUDE is not supported")
-            .with_hint("An index look-up returns whole rows, so INCLUDE is not needed."));
     }
     if create.nulls_distinct == Some(false) {
         return Err(SqlError::unsupported("NULLS NOT DISTINCT is not supported"));
@@ -63,6 +60,12 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
             SqlError::unsupported(format!("a unique index on {} is not supported", on.described()))
                 .with_detail("Its rows come from a connector, and are taken as they are."),
         );
+    }
+    if !create.include.is_empty() {
+        let included: Vec<String> = create.include.iter().map(millrace_parser::fold).collect();
+        positions(relation, &included)?;
+        let message = "an index finds whole rows: the columns of INCLUDE are among them";
+        session.notice(Severity::Notice, message);
     }
     let columns = create
         .columns

@@ -7,6 +7,7 @@ mod include;
 mod keeping;
 mod like;
 mod names_of_columns;
+mod on_conflict;
 pub(crate) mod own_sequences;
 mod table_as;
 mod upstream;
@@ -24,7 +25,7 @@ use millrace_catalog::{ColumnDef, Definition, Object, Relation};
 use millrace_database::clock::now_ms;
 use millrace_database::database::rows::RowBuilder;
 use millrace_functions::sql::{equality, named_types};
-use millrace_parser::ast::{ColumnDefinition, CreateStream, CreateTable, OnCommit, Options};
+use millrace_parser::ast::{ColumnDefinition, ConflictRule, CreateStream, CreateTable, OnCommit, Options};
 use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -57,6 +58,7 @@ struct New<'a> {
     connector: Option<ConnectorDef>,
     /// The secrets that the connector's options name.
     secrets: Vec<ObjectId>,
+    on_conflict: Option<ConflictRule>,
     keeping: Retention,
     temporary: bool,
     on_commit: Option<OnCommit>,
@@ -159,6 +161,7 @@ pub async fn stream(session: &Arc<Session>, mut create: CreateStream, text: &str
         event_time,
         connector,
         secrets,
+        on_conflict: None,
         keeping,
         temporary: false,
         on_commit: None,
@@ -193,9 +196,8 @@ async fn table_of_columns(session: &Arc<Session>, mut create: CreateTable, text:
         return Err(SqlError::unsupported("CREATE OR REPLACE TABLE is not supported"));
     }
     if create.append_only {
-        return Err(
-            SqlError::unsupported("APPEND ONLY tables are not supported").with_hint("Use CREATE STREAM.")
-        );
+        stream(session, append_only(create)?, text).await?;
+        return done("CREATE TABLE");
     }
     let secrets = secret::bind(session, &mut create.options, create.format.as_mut())?;
     if create.as_query.is_none() {
@@ -230,6 +232,7 @@ async fn table_of_columns(session: &Arc<Session>, mut create: CreateTable, text:
         None => (None, create.format.as_ref()),
     };
     let constraints = Constraints::taken_from(&mut create.constraints)?;
+    on_conflict::check(&create, connector.is_some())?;
     if connector.is_some() && constraints.has_unique() {
         return Err(
             SqlError::unsupported("UNIQUE constraints are not supported with a connector")
@@ -285,6 +288,7 @@ async fn table_of_columns(session: &Arc<Session>, mut create: CreateTable, text:
                 event_time: None,
                 connector,
                 secrets,
+                on_conflict: create.on_conflict,
                 keeping,
                 temporary: create.temporary,
                 on_commit: create.on_commit,
@@ -295,6 +299,33 @@ async fn table_of_columns(session: &Arc<Session>, mut create: CreateTable, text:
         }
         Some(query) => table_as::table_as(session, &create, *query, keeping, text).await,
     }
+}
+
+/// What RisingWave calls an append-only table is a stream.
+fn append_only(create: CreateTable) -> SqlResult<CreateStream> {
+    if create.temporary || create.on_commit.is_some() {
+        return Err(SqlError::unsupported(
+            "an APPEND ONLY table that is temporary is not supported",
+        ));
+    }
+    if create.on_conflict.is_some() {
+        return Err(SqlError::unsupported(
+            "an APPEND ONLY table has no ON CONFLICT: its rows stay",
+        ));
+    }
+    Ok(CreateStream {
+        name: create.name,
+        or_replace: create.or_replace,
+        if_not_exists: create.if_not_exists,
+        all_columns: create.all_columns,
+        columns: create.columns,
+        primary_key: create.primary_key,
+        constraints: create.constraints,
+        watermark: create.watermark,
+        include: create.include,
+        options: create.options,
+        format: create.format,
+    })
 }
 
 /// Makes the relation; `None`: it exists, and that is well.
@@ -371,6 +402,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
         .with_connector(new.connector)
         .with_errors(errors)
         .with_files(files)
+        .with_on_conflict(new.on_conflict)
         .with_keeping(keeping);
     let checks = new.constraints.checks(session, &scope, &relation)?;
     let relation = relation.with_checks(checks);

@@ -18,6 +18,8 @@ use crate::statement::done;
 /// What is to be made.
 pub struct NewSequence {
     pub name: ObjectName,
+    /// Whether it goes with the session.
+    pub temporary: bool,
     pub if_not_exists: bool,
     pub data_type: Option<DataType>,
     pub options: Vec<SequenceOptions>,
@@ -30,7 +32,7 @@ pub async fn execute(session: &Arc<Session>, new: NewSequence, text: &str) -> Sq
     let mut definition = SequenceDef::new(new.data_type.as_ref(), &new.options)?;
     let guard = session.ddl().await?;
     let scope = session.scope();
-    let (schema, name) = names::new_name(session, &scope, &new.name)?;
+    let (schema, name, _) = names::new_table_name(session, &scope, &new.name, new.temporary)?;
     if new.if_not_exists && names::is_there(session, &scope, &schema, &name) {
         return done("CREATE SEQUENCE");
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Fields};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CreateView};
 use millrace_catalog::scope::Scope;
@@ -205,24 +204,6 @@ pub(super) fn slides(session: &Session) -> bool {
     session.setting("sliding_windows").as_deref() != Some("recompute")
 }
 
-/// Refuses columns whose values are rows.
-///
-/// # Errors
-/// 0A000.
-pub(super) fn check_stored(fields: &Fields) -> SqlResult<()> {
-    match fields
-        .iter()
-        .find(|field| matches!(field.data_type(), DataType::Struct(_)))
-    {
-        None => Ok(()),
-        Some(row) => Err(SqlError::unsupported(format!(
-            "column \"{}\" is a row, which is not stored as a value",
-            copies::original(row.name())
-        ))
-        .with_hint("List its columns, or use to_jsonb().")),
-    }
-}
-
 /// The plan of a view that is to be made, and what it names.
 ///
 /// # Errors
@@ -236,16 +217,24 @@ pub(super) fn plan(
     let planned = database.plan_materialized(&scope.catalog, &scope.database, query)?;
     let fields = planned.graph.schema.fields();
     check_columns(fields.iter().map(|field| copies::original(field.name())))?;
-    check_stored(fields)?;
     let depends = planned.query.depends();
     refuse_temporary(scope, &depends)?;
-    for id in &depends {
-        if let Some(object) = scope.catalog.object(*id) {
-            scope.check_read(object)?;
-        }
-    }
+    check_reads(scope, &depends)?;
     database.jobs().check_unlocked(&depends)?;
     Ok((planned, depends))
+}
+
+/// Refuses to make, or to explain, what reads something that whoever acts may not read, or that is where it may not look: it was planned
+/// with the rights of the server.
+///
+/// # Errors
+/// 42501.
+pub(super) fn check_reads(scope: &Scope, depends: &[ObjectId]) -> SqlResult<()> {
+    for object in depends.iter().filter_map(|id| scope.catalog.object(*id)) {
+        scope.check_schema(&object.schema)?;
+        scope.check_read(object)?;
+    }
+    Ok(())
 }
 
 /// CREATE MATERIALIZED VIEW: returns when the view is live.

@@ -70,8 +70,9 @@ pub(crate) async fn declare_subscribe(
 ) -> SqlResult<Outcome> {
     let name = millrace_parser::fold(&declare.name);
     check_new(session, &name, declare.hold)?;
-    let rows = subscribe::rows(session, &declare.subscribe).await?;
-    let cursor = Cursor::following(declare.hold, text.to_string(), rows);
+    let (rows, rights) = subscribe::rows_and_rights(session, &declare.subscribe).await?;
+    let still_allowed = Arc::new(move || rights.check());
+    let cursor = Cursor::following(declare.hold, text.to_string(), rows, still_allowed);
     session.cursors.lock().insert(name, cursor);
     done("DECLARE CURSOR")
 }
@@ -90,9 +91,10 @@ pub(crate) async fn declare_subscription(
         SubscriptionStart::Since(expr) => subscribe::from_expression(session, expr).await?,
     };
     let following = subscribe::read_from(session, &declare.subscription, from).await?;
-    let idle = Arc::default();
+    let (idle, rights) = (Arc::default(), following.rights());
     let rows = subscribe::rows_of(following, Arc::clone(&idle));
-    let cursor = Cursor::over_kept(text.to_string(), rows, idle);
+    let still_allowed = Arc::new(move || rights.check());
+    let cursor = Cursor::over_kept(text.to_string(), rows, idle, still_allowed);
     session.cursors.lock().insert(name, cursor);
     done("DECLARE CURSOR")
 }
@@ -123,6 +125,8 @@ pub(crate) async fn fetch(session: &Arc<Session>, fetch: &Fetch, running: Runnin
     let name = millrace_parser::fold(&fetch.cursor);
     let movement = movement(&fetch.direction)?;
     let cursor = (session.cursors.lock().get(&name).cloned()).ok_or_else(|| undefined(&name))?;
+    // Of what it has read before as well.
+    cursor.still_allowed.as_ref().map_or(Ok(()), |asks| asks())?;
     let patience = match (&fetch.timeout, cursor.patience) {
         (None, usual) => usual,
         (Some(text), Patience::FirstRow | Patience::Present) => {

@@ -22,7 +22,10 @@ use crate::statement::done;
 pub async fn execute(session: &Arc<Session>, drop: &DropStatement) -> SqlResult<Outcome> {
     let (tag, wanted): (&'static str, &[ObjectKind]) = match drop.kind {
         Kind::Stream => ("DROP STREAM", &[ObjectKind::Stream]),
-        Kind::Table => ("DROP TABLE", &[ObjectKind::Table, ObjectKind::ExternalTable]),
+        Kind::Table => (
+            "DROP TABLE",
+            &[ObjectKind::Table, ObjectKind::ExternalTable, ObjectKind::Stream],
+        ),
         Kind::View => ("DROP VIEW", &[ObjectKind::View]),
         Kind::MaterializedView => ("DROP MATERIALIZED VIEW", &[ObjectKind::MaterializedView]),
         Kind::Index => ("DROP INDEX", &[ObjectKind::Index]),
@@ -398,7 +401,11 @@ fn target(
                 }
                 error
             })?;
-            if wanted.contains(&object.kind) {
+            // One that was made by CREATE TABLE .. APPEND ONLY is a table to who made it.
+            let is_called_so = object.kind != ObjectKind::Stream
+                || !matches!(kind, Kind::Table)
+                || is_made_as_table(&object.sql);
+            if wanted.contains(&object.kind) && is_called_so {
                 return Ok(object);
             }
             let article = |kind: ObjectKind| {
@@ -425,6 +432,13 @@ fn target(
             )))
         }
     }
+}
+
+fn is_made_as_table(sql: &str) -> bool {
+    let mut words = sql.split_whitespace();
+    words
+        .nth(1)
+        .is_some_and(|word| word.eq_ignore_ascii_case("TABLE"))
 }
 
 /// An object and what is inside it: a schema's relations, a database's schemas.

@@ -31,7 +31,7 @@ use crate::names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{Providers, view_flow};
 use crate::session::Session;
-use crate::statement::create_view::{emit, slides};
+use crate::statement::create_view::{check_reads, emit, slides};
 use crate::statement::view_options::options;
 use crate::statement::{as_of, select, show};
 
@@ -85,6 +85,9 @@ pub async fn execute(session: &Arc<Session>, explain: Explain) -> SqlResult<Outc
                         .with_emit(emit(session, &create.emit)?)
                         .with_slides(slides(session));
                 let definition = options.apply(definition);
+                let (scope, db) = (session.scope(), session.database());
+                let planned = db.plan_materialized(&scope.catalog, &scope.database, &definition)?;
+                check_reads(&scope, &planned.query.depends())?;
                 match explain.options.predict {
                     true => predict_view::view(session, &definition, &explain.options).await?,
                     false => view(session, &definition, plan_type, &BTreeMap::new())?,

@@ -16,6 +16,7 @@ use millrace_catalog::sequence::Takes;
 use millrace_catalog::{Object, Relation};
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
+use millrace_functions::sql::clock_words;
 use millrace_functions::{cast, own, syntax};
 use millrace_planner::RelationKind;
 use millrace_planner::relation::relations;
@@ -24,7 +25,6 @@ use millrace_postgres::from_internal::df;
 use millrace_postgres::types;
 use millrace_storage::{ChangeBatch, rows_bytes};
 
-use crate::keys::check_unique;
 use crate::names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::overriding::{self, Overriding};
@@ -95,15 +95,7 @@ pub(crate) async fn change(session: &Arc<Session>, scope: Scope, mut insert: Ins
         |alias| millrace_parser::fold(&alias.alias),
     );
     let changes = match &insert.on {
-        None => {
-            if write.in_transaction()
-                && !relation.key().is_empty()
-                && relation.info.kind == RelationKind::Table
-            {
-                check_unique(session, relation, write.current().await?, &rows, &[]).await?;
-            }
-            conflict::Resolved::inserted(rows)
-        }
+        None => conflict::of_rows(session, &scope, relation, &write, rows).await?,
         Some(OnInsert::OnConflict(clause)) => {
             conflict::resolve(
                 session,
@@ -142,7 +134,7 @@ async fn source(
     listed: bool,
     write: &WriteScope,
 ) -> SqlResult<Vec<RecordBatch>> {
-    if fill_in(&mut query, relation, given, session) {
+    if fill_in(&mut query, relation, given, session, scope)? {
         if let SetExpr::Values(values) = query.body.as_ref()
             && let Some(batch) = values::literals(values, relation, given)?
         {
@@ -167,22 +159,31 @@ async fn source(
 }
 
 /// Puts the defaults of their columns in the place of DEFAULT in VALUES. Says whether the query is VALUES alone.
-fn fill_in(query: &mut ast::Query, relation: &Relation, given: &[usize], session: &Session) -> bool {
+fn fill_in(
+    query: &mut ast::Query,
+    relation: &Relation,
+    given: &[usize],
+    session: &Session,
+    scope: &Scope,
+) -> SqlResult<bool> {
     let is_bare = query.with.is_none()
         && query.order_by.is_none()
         && query.limit_clause.is_none()
         && query.fetch.is_none();
     let SetExpr::Values(values) = query.body.as_mut() else {
-        return false;
+        return Ok(false);
     };
     for row in &mut values.rows {
         for (expr, position) in row.content.iter_mut().zip(given) {
             if is_default(expr) {
-                *expr = sequences::default_of(&relation.columns[*position], Some(session.id()));
+                let column = &relation.columns[*position];
+                *expr = sequences::default_of(session, scope, column, Some(session.id()))?;
+            } else if let Some(now) = clock_words::in_column(expr, &relation.columns[*position].field) {
+                *expr = now;
             }
         }
     }
-    is_bare
+    Ok(is_bare)
 }
 
 /// The relation of an INSERT, and the query for its rows; none of DEFAULT VALUES.
@@ -201,17 +202,18 @@ pub(crate) fn query(
         true => (0..relation.columns.len()).collect(),
         false => positions(relation, &listed)?,
     };
-    let query = insert.source.take().map(|mut query| {
+    let filled = |mut query: Box<ast::Query>| -> SqlResult<ast::Statement> {
         if let SetExpr::Values(values) = query.body.as_mut() {
             without_computed(relation, values, &mut given);
         }
-        if fill_in(&mut query, relation, &given, session) {
+        if fill_in(&mut query, relation, &given, session, scope)? {
             assign(&mut query, relation, &given);
         }
         let mut statement = ast::Statement::Query(query);
         own::mark(&mut statement);
-        statement
-    });
+        Ok(statement)
+    };
+    let query = insert.source.take().map(filled).transpose()?;
     Ok((object, query))
 }
 

@@ -64,7 +64,7 @@ pub(crate) async fn change(
     let actions = merge
         .clauses
         .iter()
-        .map(|clause| action(relation, &shown, clause))
+        .map(|clause| action(session, &scope, relation, &shown, clause))
         .collect::<SqlResult<Vec<_>>>()?;
     let table = quote_identifier(&shown);
     let which = which(&merge.clauses, &format!("{table}.\"{ROW}\""));
@@ -138,11 +138,20 @@ fn which(clauses: &[MergeClause], row: &str) -> String {
     text + " ELSE 0 END"
 }
 
-fn action(relation: &Relation, shown: &str, clause: &MergeClause) -> SqlResult<Action> {
+fn action(
+    session: &Session,
+    scope: &Scope,
+    relation: &Relation,
+    shown: &str,
+    clause: &MergeClause,
+) -> SqlResult<Action> {
     Ok(match &clause.action {
         MergeAction::Delete { .. } => Action::Delete,
         MergeAction::Update(update) if update.assignments.is_empty() => Action::Nothing,
-        MergeAction::Update(update) => Action::Update(Assigned::new(relation, shown, &update.assignments)?),
+        MergeAction::Update(update) => {
+            let assigned = Assigned::new(session, scope, relation, shown, &update.assignments)?;
+            Action::Update(assigned)
+        }
         MergeAction::Insert(insert) => inserting(relation, insert)?,
     })
 }

@@ -13,7 +13,7 @@ use millrace_catalog::scope::Scope;
 use millrace_database::running::Running;
 use millrace_functions::sql::{column_names, output_types};
 use millrace_parser::quote_identifier;
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::{self, df};
 
 use crate::names;
@@ -244,8 +244,32 @@ pub fn bind(
         text = format!("SELECT {} {text}", listed(items, &relations));
     }
     let plan = bind_over(session, scope, &text, tables)?;
+    check_rows(&plan)?;
     let notes = output_types::of_plan(&plan);
     Ok((plan, OutputColumns { names, notes }))
+}
+
+/// RETURNING says one row for each that changes.
+fn check_rows(plan: &LogicalPlan) -> SqlResult<()> {
+    let mut plan = plan;
+    loop {
+        let (code, what) = match plan {
+            LogicalPlan::Aggregate(_) => (SqlState::GroupingError, "aggregate"),
+            LogicalPlan::Window(_) => (SqlState::WindowingError, "window"),
+            LogicalPlan::Unnest(_) => (SqlState::FeatureNotSupported, "set-returning"),
+            _ => match plan.inputs().as_slice() {
+                [input] => {
+                    plan = input;
+                    continue;
+                }
+                _ => return Ok(()),
+            },
+        };
+        return Err(SqlError::new(
+            code,
+            format!("{what} functions are not allowed in RETURNING"),
+        ));
+    }
 }
 
 /// What a statement says of the rows that it is about to change.

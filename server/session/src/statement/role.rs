@@ -27,10 +27,15 @@ use crate::statement::done;
 /// # Errors
 /// There is none, or everybody is meant.
 pub(crate) fn named(session: &Session, catalog: &CatalogSnapshot, name: &RoleName) -> SqlResult<Arc<Object>> {
+    let identity = session.settings.lock().identity();
+    let by_id = |id: ObjectId| {
+        let role = catalog.role_by_id(id).cloned();
+        role.ok_or_else(|| no_such_role(&catalog.role_name(id)))
+    };
     let name = match name {
         RoleName::Named(name) => millrace_parser::fold(name),
-        RoleName::CurrentUser => session.settings.lock().current_user(),
-        RoleName::SessionUser => session.settings.lock().session_user(),
+        RoleName::CurrentUser => return by_id(identity.current_user()),
+        RoleName::SessionUser => return by_id(identity.session_user),
         RoleName::Public => "public".to_owned(),
     };
     catalog.role(&name).cloned().ok_or_else(|| no_such_role(&name))
@@ -346,8 +351,12 @@ fn renamed(
     if role.id.0 < FIRST_MADE {
         return Err(denied(format!("role \"{}\" cannot be renamed", role.name)));
     }
-    if role.name == session.settings.lock().session_user() {
+    let identity = session.settings.lock().identity();
+    if role.id == identity.session_user {
         return Err(SqlError::unsupported("session user cannot be renamed"));
+    }
+    if role.id == identity.current_user() {
+        return Err(SqlError::unsupported("current user cannot be renamed"));
     }
     let to = new_name(&RoleName::Named(to.clone()))?;
     if changer.catalog.role(&to).is_some() {
@@ -419,13 +428,14 @@ pub async fn drop(session: &Arc<Session>, drop: &DropRole) -> SqlResult<Outcome>
 }
 
 fn check_drop(session: &Session, changer: &Changer<'_>, role: &Object) -> SqlResult<()> {
-    if role.name == session.settings.lock().current_user() {
+    let identity = session.settings.lock().identity();
+    if role.id == identity.current_user() {
         return Err(SqlError::new(
             SqlState::ObjectInUse,
             "current user cannot be dropped",
         ));
     }
-    if role.name == session.settings.lock().session_user() {
+    if role.id == identity.session_user {
         return Err(SqlError::new(
             SqlState::ObjectInUse,
             "session user cannot be dropped",

@@ -507,7 +507,8 @@ pub(crate) fn key_names(object: &Object, positions: &[usize]) -> Vec<String> {
 }
 
 fn processes(session: &Session) -> Rows {
-    let viewer = session.scope().acting;
+    let scope = session.scope();
+    let viewer = scope.acting;
     session
         .database()
         .sessions()
@@ -521,7 +522,7 @@ fn processes(session: &Session) -> Rows {
             });
             vec![
                 some(other.id()),
-                some(&info.user),
+                some(scope.catalog.role_name(other.user())),
                 some(&info.database),
                 some(&info.peer),
                 other.setting("application_name"),

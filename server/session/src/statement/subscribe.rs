@@ -7,6 +7,7 @@
 //! | `op` | `insert`, `delete`, `update_delete`, `update_insert`; with ENVELOPE UPSERT `upsert` or `delete` |
 //! | the row | with ENVELOPE UPSERT the key first, and NULL beside it where the row is gone |
 
+mod rights;
 mod since;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use crate::query::view_flow;
 use crate::session::Session;
 use crate::statement::{create_view, select};
 
+use self::rights::Rights;
 pub(crate) use self::since::from_expression;
 
 const PROGRESSED: &str = "progressed";
@@ -59,6 +61,7 @@ pub struct Following {
     /// What changes.
     pub subscription: Subscription,
     shape: Shape,
+    rights: Rights,
     /// The statement runs for as long as this lives.
     _runs: Arc<()>,
 }
@@ -88,7 +91,7 @@ pub fn row_columns(session: &Session, subscribe: &Subscribe) -> SqlResult<Schema
 }
 
 fn shape(session: &Session, subscribe: &Subscribe) -> SqlResult<Shape> {
-    let object = match target(session, subscribe)? {
+    let object = match target(session, subscribe)?.0 {
         Target::Relation(object) => object,
         Target::Query(query) => {
             let planned = planned(session, &query)?;
@@ -105,8 +108,17 @@ fn shape(session: &Session, subscribe: &Subscribe) -> SqlResult<Shape> {
 /// # Errors
 /// What it follows does not exist, or cannot be followed.
 pub async fn rows(session: &Arc<Session>, subscribe: &Subscribe) -> SqlResult<SendableRecordBatchStream> {
+    Ok(rows_and_rights(session, subscribe).await?.0)
+}
+
+/// As [`rows`], with who may go on to read them.
+pub(crate) async fn rows_and_rights(
+    session: &Arc<Session>,
+    subscribe: &Subscribe,
+) -> SqlResult<(SendableRecordBatchStream, Rights)> {
     let following = follow(session, subscribe, None).await?;
-    Ok(rows_of(following, Arc::default()))
+    let rights = following.rights();
+    Ok((rows_of(following, Arc::default()), rights))
 }
 
 /// As [`rows`], of a following that has begun. `idle` says whether nothing more is there yet.
@@ -115,11 +127,11 @@ pub(crate) fn rows_of(following: Following, idle: Arc<AtomicBool>) -> SendableRe
     let begun = (following, false, idle);
     let rows = futures::stream::try_unfold(begun, |(mut following, mut is_told, idle)| async move {
         loop {
-            let event = match following.subscription.next().now_or_never() {
+            let event = match following.present() {
                 Some(event) => event?,
                 None if is_told || !following.subscription.is_idle() => {
                     idle.store(is_told && following.subscription.is_idle(), Ordering::Release);
-                    following.subscription.next().await?
+                    following.next().await?
                 }
                 None => {
                     idle.store(true, Ordering::Release);
@@ -146,17 +158,23 @@ pub async fn follow(
     subscribe: &Subscribe,
     resume: Option<Position>,
 ) -> SqlResult<Following> {
-    let (object, described, is_query) = match target(session, subscribe)? {
+    let (target, mut reads) = target(session, subscribe)?;
+    let (object, described, is_query) = match target {
         Target::Relation(object) => (Arc::clone(&object), object.described(), false),
-        Target::Query(query) => (view_of(session, &query).await?, QUERY.to_owned(), true),
+        Target::Query(query) => {
+            let (object, named) = view_of(session, &query).await?;
+            reads.extend(named);
+            (object, QUERY.to_owned(), true)
+        }
         Target::Kept(object) => {
             let from = match resume {
                 Some(position) => Begin::Position(position),
                 None => since::of(session, subscribe).await?,
             };
-            return read(session, &object, subscribe, from).await;
+            return read(session, &object, subscribe, from, reads).await;
         }
     };
+    let rights = Rights::new(session, reads);
     let shape = Shape::of(&described, of(&object)?, subscribe)?;
     let wish = wish(session, object.id, subscribe.snapshot, resume);
     let database = session.database();
@@ -167,6 +185,7 @@ pub async fn follow(
     Ok(Following {
         subscription,
         shape,
+        rights,
         _runs: session.runs_for(),
     })
 }
@@ -188,7 +207,7 @@ pub(crate) async fn read_from(
         upsert: None,
         as_of: None,
     };
-    read(session, &object, &plain, from).await
+    read(session, &object, &plain, from, vec![object.id]).await
 }
 
 async fn read(
@@ -196,13 +215,16 @@ async fn read(
     object: &Object,
     subscribe: &Subscribe,
     from: Begin,
+    reads: Vec<ObjectId>,
 ) -> SqlResult<Following> {
+    let rights = Rights::new(session, reads);
     let shape = Shape::of_kept(session, object, subscribe)?;
     let wish = wish(session, object.id, subscribe.snapshot, None);
     let subscription = session.database().read_subscription(object, from, wish).await?;
     Ok(Following {
         subscription,
         shape,
+        rights,
         _runs: session.runs_for(),
     })
 }
@@ -243,31 +265,32 @@ enum Target {
     Kept(Arc<Object>),
 }
 
-/// What a SUBSCRIBE names; a plain view stands for its query.
-fn target(session: &Session, subscribe: &Subscribe) -> SqlResult<Target> {
+/// What a SUBSCRIBE names, and what of it has to be readable for as long as it is followed; a plain view stands for its query.
+fn target(session: &Session, subscribe: &Subscribe) -> SqlResult<(Target, Vec<ObjectId>)> {
     let name = match &subscribe.target {
         SubscribeTarget::Relation(name) => name,
         SubscribeTarget::Query(query) => {
             refuse_as_of(subscribe)?;
-            return Ok(Target::Query(query.clone()));
+            return Ok((Target::Query(query.clone()), vec![]));
         }
     };
     let scope = session.scope();
     let object = names::resolve(session, &scope, name)?;
     scope.check_read(&object)?;
+    let reads = vec![object.id];
     if object.kind == ObjectKind::Subscription {
-        return Ok(Target::Kept(object));
+        return Ok((Target::Kept(object), reads));
     }
     // What was is in the history of a view.
     if subscribe.as_of.is_some()
         && let Some(history) = scope.catalog.history_of(object.id)
     {
-        return Ok(Target::Kept(Arc::clone(history)));
+        return Ok((Target::Kept(Arc::clone(history)), reads));
     }
     refuse_as_of(subscribe)?;
     if object.kind != ObjectKind::View {
         of(&object)?;
-        return Ok(Target::Relation(object));
+        return Ok((Target::Relation(object), reads));
     }
     let text = format!(
         "SELECT * FROM {}.{}",
@@ -275,7 +298,7 @@ fn target(session: &Session, subscribe: &Subscribe) -> SqlResult<Target> {
         quote_identifier(&object.name)
     );
     match select::parse_query(&text)? {
-        ast::Statement::Query(query) => Ok(Target::Query(query)),
+        ast::Statement::Query(query) => Ok((Target::Query(query), reads)),
         _ => Err(SqlError::internal("a view that is no query")),
     }
 }
@@ -312,16 +335,16 @@ fn planned(session: &Session, query: &Query) -> SqlResult<Planned> {
     Ok(create_view::plan(session, &session.scope(), &query)?.0)
 }
 
-/// The view of a query, which may be still to be filled.
-async fn view_of(session: &Session, query: &Query) -> SqlResult<Arc<Object>> {
+/// The view of a query, which may be still to be filled, and what the query names.
+async fn view_of(session: &Session, query: &Query) -> SqlResult<(Arc<Object>, Vec<ObjectId>)> {
     check_definitions(session)?;
     let options = session.backfill_options()?;
     let database = session.database();
     // What it reads must not be dropped before it is known who reads it. It is no statement of the transaction.
     let guard = session.within_lock_timeout(database.ddl()).await?;
     let planned = planned(session, query)?;
-    let name = session.scope().database;
-    guard.follow_query(planned, &name, options)
+    let (name, named) = (session.scope().database, planned.query.depends());
+    Ok((guard.follow_query(planned, &name, options)?, named))
 }
 
 /// What an object is that can be followed.
@@ -455,6 +478,31 @@ fn upsert_key(
 }
 
 impl Following {
+    /// What happens next.
+    ///
+    /// # Errors
+    /// What it follows has ended, or may not be read any more (42501).
+    pub async fn next(&mut self) -> SqlResult<Event> {
+        loop {
+            let event = tokio::time::timeout(rights::LOOK, self.subscription.next()).await;
+            self.rights.check()?;
+            if let Ok(event) = event {
+                return event;
+            }
+        }
+    }
+
+    /// What has happened already; `None`: nothing.
+    pub fn present(&mut self) -> Option<SqlResult<Event>> {
+        let event = self.subscription.next().now_or_never()?;
+        Some(self.rights.check().and(event))
+    }
+
+    /// Who may go on to read it.
+    pub(crate) fn rights(&self) -> Rights {
+        self.rights.clone()
+    }
+
     /// The columns of the relation, in the order in which they are sent.
     pub fn row_schema(&self) -> SchemaRef {
         self.shape.row_schema()

@@ -15,7 +15,7 @@ use crate::statement::done;
 use crate::transaction::{Active, Transaction};
 
 /// BEGIN and START TRANSACTION. In the implicit transaction of a simple query it makes that one explicit.
-pub fn begin(session: &Session, modes: &[TransactionMode]) -> SqlResult<Outcome> {
+pub fn begin(session: &Session, modes: &[TransactionMode], tag: &'static str) -> SqlResult<Outcome> {
     let read_only = match access(modes)? {
         Some(read_only) => read_only,
         None => session.setting("default_transaction_read_only").as_deref() == Some("on"),
@@ -32,7 +32,7 @@ pub fn begin(session: &Session, modes: &[TransactionMode]) -> SqlResult<Outcome>
             session.notice(Severity::Warning, "there is already a transaction in progress");
         }
     }
-    done("BEGIN")
+    done(tag)
 }
 
 /// What modes say of writing: whether it is refused. Each statement reads what is committed when it begins; stronger
@@ -59,11 +59,32 @@ pub(crate) fn access(modes: &[TransactionMode]) -> SqlResult<Option<bool>> {
     Ok(read_only)
 }
 
+/// SET CONSTRAINTS ALL: there is no constraint that can be deferred.
+pub fn set_constraints(session: &Session) -> SqlResult<Outcome> {
+    let is_in_block = match &*session.transaction.lock() {
+        Transaction::Active(active) => !active.implicit,
+        Transaction::Idle | Transaction::Failed { .. } => false,
+    };
+    if !is_in_block {
+        session.notice(
+            Severity::Warning,
+            "SET CONSTRAINTS can only be used in transaction blocks",
+        );
+    }
+    done("SET CONSTRAINTS")
+}
+
 /// SET TRANSACTION: for the transaction that is open.
 pub fn set(session: &Session, modes: &[TransactionMode]) -> SqlResult<Outcome> {
     let read_only = access(modes)?;
     let mut transaction = session.transaction.lock();
     match &mut *transaction {
+        Transaction::Active(active) if active.read_only && active.has_read && read_only == Some(false) => {
+            return Err(SqlError::new(
+                SqlState::ActiveSqlTransaction,
+                "transaction read-write mode must be set before any query",
+            ));
+        }
         Transaction::Active(active) => active.read_only = read_only.unwrap_or(active.read_only),
         _ => {
             drop(transaction);
@@ -104,7 +125,7 @@ pub async fn commit(session: &Arc<Session>, chain: bool) -> SqlResult<Outcome> {
         }
     };
     if chain {
-        begin(session, &modes)?;
+        begin(session, &modes, "BEGIN")?;
     }
     outcome
 }
@@ -132,7 +153,7 @@ pub fn rollback(session: &Session, chain: bool) -> SqlResult<Outcome> {
     session.fail_transaction();
     *session.transaction.lock() = Transaction::Idle;
     if chain {
-        begin(session, &modes)?;
+        begin(session, &modes, "BEGIN")?;
     }
     done("ROLLBACK")
 }

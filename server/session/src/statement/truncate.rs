@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::sql::sqlparser::ast::{CascadeOption, Truncate, TruncateIdentityOption};
+use millrace_catalog::rights::Privileges;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Definition, Object};
 use millrace_postgres::error::{SqlError, SqlResult};
@@ -37,7 +38,7 @@ pub async fn execute(session: &Arc<Session>, truncate: &Truncate) -> SqlResult<O
         .map(|target| names::resolve(session, &scope, &target.name))
         .collect::<SqlResult<Vec<_>>>()?;
     let is_cascade = truncate.cascade == Some(CascadeOption::Cascade);
-    with_references(session, &mut objects, is_cascade)?;
+    with_references(session, &scope, &mut objects, is_cascade)?;
     for object in &objects {
         write::table(object, "truncate")?;
     }
@@ -80,7 +81,15 @@ fn sequences_of(session: &Session, scope: &Scope, tables: &[Arc<Object>]) -> Sql
 }
 
 /// Adds the tables that refer to those that are named, or refuses to leave them as they are.
-fn with_references(session: &Session, objects: &mut Vec<Arc<Object>>, is_cascade: bool) -> SqlResult<()> {
+///
+/// # Errors
+/// 0A000; 42501: whoever acts may not empty one that refers to them.
+fn with_references(
+    session: &Session,
+    scope: &Scope,
+    objects: &mut Vec<Arc<Object>>,
+    is_cascade: bool,
+) -> SqlResult<()> {
     let catalog = session.catalog();
     let mut known: BTreeSet<ObjectId> = objects.iter().map(|object| object.id).collect();
     let mut at = 0;
@@ -107,6 +116,7 @@ fn with_references(session: &Session, objects: &mut Vec<Arc<Object>>, is_cascade
                 Severity::Notice,
                 format!("truncate cascades to table \"{}\"", child.name),
             );
+            scope.check(child, Privileges::TRUNCATE)?;
             objects.push(Arc::clone(child));
         }
     }

@@ -16,7 +16,8 @@ use millrace_catalog::{Object, Relation};
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
 use millrace_functions::arrays::assigned::assigned;
-use millrace_functions::{own, syntax};
+use millrace_functions::sql::clock_words;
+use millrace_functions::{own, records, syntax};
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
@@ -47,7 +48,20 @@ impl Assigned {
     ///
     /// # Errors
     /// A column is unknown, generated, or assigned twice.
-    pub fn new(relation: &Relation, shown: &str, assignments: &[Assignment]) -> SqlResult<Self> {
+    pub fn new(
+        session: &Session,
+        scope: &Scope,
+        relation: &Relation,
+        shown: &str,
+        assignments: &[Assignment],
+    ) -> SqlResult<Self> {
+        for assignment in assignments {
+            let targets = match &assignment.target {
+                AssignmentTarget::ColumnName(name) => std::slice::from_ref(name),
+                AssignmentTarget::Tuple(names) => names.as_slice(),
+            };
+            targets.iter().try_for_each(|name| unqualified(relation, name))?;
+        }
         let assignments = with_elements(relation, shown, one_by_one(assignments)?)?;
         let names: Vec<String> = assignments.iter().map(|(name, _)| name.clone()).collect();
         let columns = positions(relation, &names).map_err(|error| {
@@ -90,9 +104,9 @@ impl Assigned {
                 )));
             }
             values.push(if default {
-                sequences::default_of(column, None)
+                sequences::default_of(session, scope, column, None)?
             } else {
-                value
+                clock_words::in_column(&value, &column.field).unwrap_or(value)
             });
         }
         Ok(Assigned {
@@ -137,12 +151,35 @@ fn always_identity(column: &str, only: &str) -> SqlError {
     ))
 }
 
+/// Refuses `SET t.a = ..`: what is assigned is the column of a relation that is known.
+fn unqualified(relation: &Relation, name: &ast::ObjectName) -> SqlResult<()> {
+    let [first, _, ..] = name.0.as_slice() else {
+        return Ok(());
+    };
+    let first = (first.as_ident()).map_or_else(|| first.to_string(), millrace_parser::fold);
+    if relation
+        .columns
+        .iter()
+        .any(|column| *column.field.name() == first)
+    {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::UndefinedColumn,
+        format!(
+            "column \"{first}\" of relation \"{}\" does not exist",
+            relation.info.name
+        ),
+    )
+    .with_hint("A column that is assigned stands without the name of its relation."))
+}
+
 /// Assignments of single columns: `(a, b) = (1, 2)` is two of them.
 fn one_by_one(assignments: &[Assignment]) -> SqlResult<Vec<(String, Expr)>> {
     let mut all = vec![];
     for assignment in assignments {
         match &assignment.target {
-            AssignmentTarget::ColumnName(name) => all.push((names::last(name), assignment.value.clone())),
+            AssignmentTarget::ColumnName(name) => all.push(of_column(name, assignment.value.clone())),
             AssignmentTarget::Tuple(columns) => {
                 let values = row_values(&assignment.value)?;
                 if values.len() != columns.len() {
@@ -151,14 +188,31 @@ fn one_by_one(assignments: &[Assignment]) -> SqlResult<Vec<(String, Expr)>> {
                         "number of columns does not match number of values",
                     ));
                 }
-                all.extend(columns.iter().map(names::last).zip(values));
+                let columns = columns.iter().zip(values);
+                all.extend(columns.map(|(name, value)| of_column(name, value)));
             }
         }
     }
     Ok(all)
 }
 
-/// Assignments to elements of arrays as ones of whole arrays; those to one array are one.
+/// An assignment by the name of its column; one to an attribute of the column says so.
+fn of_column(name: &ast::ObjectName, value: Expr) -> (String, Expr) {
+    let parts = name.0.iter();
+    let parts = parts.map(|part| {
+        part.as_ident()
+            .map_or_else(|| part.to_string(), millrace_parser::fold)
+    });
+    let parts: Vec<String> = parts.collect();
+    match parts.as_slice() {
+        [column, attributes @ ..] if !attributes.is_empty() => {
+            (column.clone(), records::assignment(value, attributes))
+        }
+        _ => (names::last(name), value),
+    }
+}
+
+/// Assignments to elements of arrays, and to attributes of rows, as ones of whole columns; those to one column are one.
 fn with_elements(
     relation: &Relation,
     shown: &str,
@@ -180,7 +234,10 @@ fn with_elements(
             }
         };
         let of_element = match column {
-            Some(column) => assigned(&value, &before, &column.field)?,
+            Some(column) => match records::assigned(&value, &before, &column.field)? {
+                Some(value) => Some(value),
+                None => assigned(&value, &before, &column.field)?,
+            },
             None => None,
         };
         match (of_element, earlier) {
@@ -345,7 +402,7 @@ fn bind(
         ));
     }
     let shown = alias.unwrap_or_else(|| names::last(&name));
-    let assigned = Assigned::new(relation, &shown, &update.assignments)?;
+    let assigned = Assigned::new(session, scope, relation, &shown, &update.assignments)?;
     let tables = match &update.from {
         None => None,
         Some(UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables)) => Some(tables),

@@ -16,15 +16,16 @@ use millrace_catalog::{CatalogSnapshot, CheckDef, Definition, Object, Reader};
 use millrace_database::clock::now_ms;
 use millrace_functions::sql::{named_types, rewrite};
 use millrace_parser::ast::{
-    AlterOperation, AlterRelation, CreateDomain, CreateEnum, EnumChange, ObjectKind as Kind,
+    AlterOperation, AlterRelation, CreateComposite, CreateDomain, CreateEnum, EnumChange, ObjectKind as Kind,
 };
 use millrace_parser::walk::walk_expressions;
 use millrace_planner::Binder;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types;
+use millrace_postgres::types::composite::{ATTRIBUTES_MAX, CompositeType, NESTED_MAX};
 use millrace_postgres::types::enumeration::{EnumType, Place};
-use millrace_postgres::types::named::{qualified, resolved};
+use millrace_postgres::types::named::{qualified, resolved, without_names};
 use millrace_storage::{ObjectId, ObjectKind};
 
 use crate::names;
@@ -52,6 +53,60 @@ pub async fn create_enum(session: &Arc<Session>, create: &CreateEnum, text: &str
     done("CREATE TYPE")
 }
 
+/// Executes CREATE TYPE .. AS (..).
+pub async fn create_composite(
+    session: &Arc<Session>,
+    create: CreateComposite,
+    text: &str,
+) -> SqlResult<Outcome> {
+    let guard = session.ddl().await?;
+    let scope = session.scope();
+    let (schema, name) = new_name(session, &scope, &create.name)?;
+    let reader = session.database().reader(&scope);
+    if create.attributes.len() > ATTRIBUTES_MAX {
+        return Err(SqlError::new(
+            SqlState::TooManyColumns,
+            format!("tables can have at most {ATTRIBUTES_MAX} columns"),
+        ));
+    }
+    let mut attributes: Vec<(String, ast::DataType)> = vec![];
+    for (attribute, data_type) in &create.attributes {
+        let attribute = millrace_parser::fold(attribute);
+        if attributes.iter().any(|(known, _)| *known == attribute) {
+            return Err(SqlError::new(
+                SqlState::DuplicateColumn,
+                format!("column \"{attribute}\" specified more than once"),
+            ));
+        }
+        attributes.push((attribute, qualified(data_type, &reader)?));
+    }
+    let id = guard.next_id()?;
+    let new = CompositeType {
+        oid: type_oid(id),
+        schema: schema.clone(),
+        name: name.clone(),
+        attributes: attributes.clone(),
+    };
+    let whole = without_names(new, &reader)?;
+    whole.sql_type()?;
+    if whole.depth() > NESTED_MAX {
+        return Err(SqlError::new(
+            SqlState::StatementTooComplex,
+            format!("composite types are made of each other more than {NESTED_MAX} deep"),
+        ));
+    }
+    let depends = reader.names().into_iter().map(|name| name.object).collect();
+    guard.put(object(
+        &scope,
+        (id, ObjectKind::Type),
+        (schema, name),
+        TypeDef::Composite(attributes),
+        depends,
+        text,
+    ))?;
+    done("CREATE TYPE")
+}
+
 /// Executes CREATE DOMAIN.
 /// Domains that are made of another domain. Each of them is a function around the value where the type is used.
 const DOMAINS_NESTED_MAX: usize = 32;
@@ -70,6 +125,11 @@ pub async fn create_domain(session: &Arc<Session>, create: CreateDomain, text: &
     }
     let base = base.data_type;
     let field = types::from_sql(&base)?.field("value", true);
+    if matches!(field.data_type(), arrow::datatypes::DataType::Struct(_)) {
+        return Err(SqlError::unsupported(
+            "domains of composite types are not supported",
+        ));
+    }
     let mut domain = DomainDef {
         base: qualified(&create.data_type, &reader)?,
         not_null: create.not_null,
@@ -265,6 +325,13 @@ pub async fn alter(session: &Arc<Session>, alter: &AlterRelation) -> SqlResult<O
                 let message = format!("enum label \"{label}\" already exists, skipping");
                 session.notice(Severity::Notice, message);
                 return done("ALTER TYPE");
+            }
+            if let Some(user) = users.iter().find(|user| user.kind == ObjectKind::Type) {
+                return Err(SqlError::unsupported(format!(
+                    "a value cannot be added to type {} while {} has an attribute of it",
+                    known.shown(),
+                    user.described()
+                )));
             }
             if let Some(view) = view_with_casts(&catalog, object.id) {
                 return Err(SqlError::unsupported(format!(

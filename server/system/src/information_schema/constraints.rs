@@ -1,14 +1,15 @@
-//! `table_constraints`, `key_column_usage`, `referential_constraints`, `constraint_column_usage` and `check_constraints`.
+//! `table_constraints`, `key_column_usage`, `referential_constraints`, `constraint_column_usage`, `constraint_table_usage` and
+//! `check_constraints`.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Array};
 use millrace_catalog::{CatalogSnapshot, Object};
 
-use super::{Columns, same, texts};
-use crate::pg_catalog::constraints::{self, IndexKind};
+use super::{Asked, OF_TABLE, put, yes};
+use crate::pg_catalog::constraints::{self, IndexKind, domain_checks};
 use crate::pg_catalog::definitions::checked_columns;
 use crate::pg_catalog::oid;
+use crate::pg_catalog::table::Row;
 
 /// A constraint.
 struct Constraint<'a> {
@@ -92,71 +93,46 @@ fn column_name(object: &Object, position: usize) -> Option<String> {
     Some(column.field.name().clone())
 }
 
-/// A relation by name; `None`: there is none.
-pub(super) fn relation(catalog: &CatalogSnapshot, database: &str, name: &str) -> Option<Columns> {
-    let all = all(catalog, database);
+/// The rows of a relation; `None`: it is another's.
+pub(super) fn rows(asked: &Asked<'_>, name: &str) -> Option<Vec<Row>> {
+    let mut all = all(asked.catalog, asked.database);
+    all.retain(|constraint| asked.sees(constraint.on));
     Some(match name {
-        "table_constraints" => table_constraints(&all, database),
-        "key_column_usage" => key_column_usage(&all, database),
-        "referential_constraints" => referential_constraints(catalog, &all, database),
-        "constraint_column_usage" => constraint_column_usage(&all, database),
-        "check_constraints" => check_constraints(&all, database),
+        "table_constraints" => all.iter().map(|row| table_constraint(asked, row)).collect(),
+        "key_column_usage" => key_column_usage(asked, &all),
+        "referential_constraints" => referential_constraints(asked, &all),
+        "constraint_column_usage" => constraint_column_usage(asked, &all),
+        "constraint_table_usage" => constraint_table_usage(asked, &all),
+        "check_constraints" => check_constraints(asked, &all),
         _ => return None,
     })
 }
 
-/// `constraint_catalog`, `constraint_schema` and `constraint_name`.
-fn named<'a>(rows: impl Iterator<Item = &'a Constraint<'a>> + Clone, database: &str) -> Columns {
-    vec![
-        ("constraint_catalog", same(database, rows.clone().count())),
-        (
-            "constraint_schema",
-            texts(rows.clone().map(|row| Some(row.on.schema.as_str()))),
-        ),
-        ("constraint_name", texts(rows.map(|row| Some(row.name.as_str())))),
-    ]
+/// A row that begins with the names of a constraint.
+fn named(asked: &Asked<'_>, constraint: &Constraint<'_>) -> Row {
+    let names = ["constraint_catalog", "constraint_schema", "constraint_name"];
+    asked.three(names, &constraint.on.schema, &constraint.name)
 }
 
-/// `table_catalog`, `table_schema` and `table_name`.
-fn of_table<'a>(rows: impl Iterator<Item = &'a Arc<Object>> + Clone, database: &str) -> Columns {
-    vec![
-        ("table_catalog", same(database, rows.clone().count())),
-        (
-            "table_schema",
-            texts(rows.clone().map(|table| Some(table.schema.as_str()))),
-        ),
-        ("table_name", texts(rows.map(|table| Some(table.name.as_str())))),
-    ]
+fn table_constraint(asked: &Asked<'_>, constraint: &Constraint<'_>) -> Row {
+    let mut row = named(asked, constraint);
+    row.extend(asked.named(OF_TABLE, constraint.on));
+    row.insert("constraint_type", constraint.kind.to_owned());
+    row.insert("is_deferrable", yes(false));
+    row.insert("initially_deferred", yes(false));
+    row.insert("enforced", yes(true));
+    put(
+        &mut row,
+        "nulls_distinct",
+        (constraint.kind == "UNIQUE").then_some("YES"),
+    );
+    row
 }
 
-fn table_constraints(all: &[Constraint<'_>], database: &str) -> Columns {
-    let mut columns = named(all.iter(), database);
-    columns.extend(of_table(all.iter().map(|row| row.on), database));
-    let nulls_distinct = |row: &Constraint<'_>| (row.kind == "UNIQUE").then_some("YES");
-    columns.extend([
-        (
-            "constraint_type",
-            texts(all.iter().map(|row| Some(row.kind))) as ArrayRef,
-        ),
-        ("is_deferrable", same("NO", all.len())),
-        ("initially_deferred", same("NO", all.len())),
-        ("enforced", same("YES", all.len())),
-        ("nulls_distinct", texts(all.iter().map(nulls_distinct))),
-    ]);
-    columns
-}
-
-fn key_column_usage(all: &[Constraint<'_>], database: &str) -> Columns {
-    let keys = all.iter().filter(|row| row.kind != "CHECK");
-    let rows: Vec<(&Constraint<'_>, usize)> = keys
-        .flat_map(|row| (0..row.columns.len()).map(move |at| (row, at)))
-        .collect();
-    let mut columns = named(rows.iter().map(|(row, _)| *row), database);
-    columns.extend(of_table(rows.iter().map(|(row, _)| row.on), database));
-    let place = |at: usize| i32::try_from(at + 1).ok();
+fn key_column_usage(asked: &Asked<'_>, all: &[Constraint<'_>]) -> Vec<Row> {
     // Where the column is among those of the key that is referred to.
-    let of_unique = |(row, at): &(&Constraint<'_>, usize)| {
-        let (table, referenced) = row.referenced.as_ref()?;
+    let of_unique = |constraint: &Constraint<'_>, at: usize| {
+        let (table, referenced) = constraint.referenced.as_ref()?;
         let key = table.relation()?.key();
         let unique = all.iter().find(|unique| {
             unique.on.id == table.id
@@ -166,78 +142,96 @@ fn key_column_usage(all: &[Constraint<'_>], database: &str) -> Columns {
                 && unique.columns.iter().all(|column| referenced.contains(column))
         });
         let columns = unique.map_or(key, |unique| &unique.columns);
-        place(columns.iter().position(|column| *column == referenced[*at])?)
+        Some(columns.iter().position(|column| *column == referenced[at])? + 1)
     };
-    columns.extend([
-        (
-            "column_name",
-            texts(rows.iter().map(|(row, at)| column_name(row.on, row.columns[*at]))),
-        ),
-        (
-            "ordinal_position",
-            Arc::new(Int32Array::from_iter(rows.iter().map(|(_, at)| place(*at)))) as ArrayRef,
-        ),
-        (
-            "position_in_unique_constraint",
-            Arc::new(Int32Array::from_iter(rows.iter().map(of_unique))),
-        ),
-    ]);
-    columns
+    let mut rows = vec![];
+    for constraint in all.iter().filter(|row| row.kind != "CHECK") {
+        for (at, column) in constraint.columns.iter().enumerate() {
+            let mut row = named(asked, constraint);
+            row.extend(asked.named(OF_TABLE, constraint.on));
+            put(&mut row, "column_name", column_name(constraint.on, *column));
+            row.insert("ordinal_position", (at + 1).to_string());
+            put(
+                &mut row,
+                "position_in_unique_constraint",
+                of_unique(constraint, at),
+            );
+            rows.push(row);
+        }
+    }
+    rows
 }
 
-fn referential_constraints(catalog: &CatalogSnapshot, all: &[Constraint<'_>], database: &str) -> Columns {
-    let indexes = constraints::indexes(catalog, database);
-    let keys: Vec<_> = constraints::foreign_keys(catalog, database).collect();
-    let rows: Vec<&Constraint<'_>> = all.iter().filter(|row| row.kind == "FOREIGN KEY").collect();
-    let unique = |at: usize| constraints::index_behind(&indexes, keys.get(at)?.2);
-    let each = 0..rows.len();
-    let mut columns = named(rows.iter().copied(), database);
-    columns.extend([
-        ("unique_constraint_catalog", same(database, rows.len())),
-        (
-            "unique_constraint_schema",
-            texts(each.clone().map(|at| Some(unique(at)?.on.schema.as_str()))),
-        ),
-        (
-            "unique_constraint_name",
-            texts(each.clone().map(|at| Some(unique(at)?.name))),
-        ),
-        ("match_option", same("NONE", rows.len())),
-        (
-            "update_rule",
-            texts(keys.iter().map(|(_, _, key)| Some(key.on_update.clause()))),
-        ),
-        (
-            "delete_rule",
-            texts(keys.iter().map(|(_, _, key)| Some(key.on_delete.clause()))),
-        ),
-    ]);
-    columns
+fn referential_constraints(asked: &Asked<'_>, all: &[Constraint<'_>]) -> Vec<Row> {
+    let indexes = constraints::indexes(asked.catalog, asked.database);
+    let names = [
+        "unique_constraint_catalog",
+        "unique_constraint_schema",
+        "unique_constraint_name",
+    ];
+    let mut rows = vec![];
+    for (_, on, key) in constraints::foreign_keys(asked.catalog, asked.database) {
+        let is_it =
+            |row: &&Constraint<'_>| row.referenced.is_some() && row.on.id == on.id && row.name == key.name;
+        let Some(constraint) = all.iter().find(is_it) else {
+            continue;
+        };
+        let mut row = named(asked, constraint);
+        if let Some(unique) = constraints::index_behind(&indexes, key) {
+            row.extend(asked.three(names, &unique.on.schema, unique.name));
+        }
+        row.insert("match_option", "NONE".to_owned());
+        row.insert("update_rule", key.on_update.clause().to_owned());
+        row.insert("delete_rule", key.on_delete.clause().to_owned());
+        rows.push(row);
+    }
+    rows
 }
 
-fn constraint_column_usage(all: &[Constraint<'_>], database: &str) -> Columns {
-    let rows: Vec<(&Constraint<'_>, &Arc<Object>, usize)> = all
-        .iter()
-        .flat_map(|row| {
-            let (table, columns) = match &row.referenced {
-                Some((table, columns)) => (*table, columns),
-                None => (row.on, &row.columns),
-            };
-            columns.iter().map(move |column| (row, table, *column))
-        })
-        .collect();
-    let mut columns = of_table(rows.iter().map(|(_, table, _)| *table), database);
-    columns.push((
-        "column_name",
-        texts(rows.iter().map(|(_, table, column)| column_name(table, *column))),
-    ));
-    columns.extend(named(rows.iter().map(|(row, ..)| *row), database));
-    columns
+/// The table that a constraint is about, and the columns there: of a foreign key those that it refers to.
+fn used<'a>(constraint: &'a Constraint<'a>) -> (&'a Arc<Object>, &'a [usize]) {
+    match &constraint.referenced {
+        Some((table, columns)) => (table, columns),
+        None => (constraint.on, &constraint.columns),
+    }
 }
 
-fn check_constraints(all: &[Constraint<'_>], database: &str) -> Columns {
-    let rows = all.iter().filter(|row| row.clause.is_some());
-    let mut columns = named(rows.clone(), database);
-    columns.push(("check_clause", texts(rows.map(|row| row.clause.clone()))));
-    columns
+fn constraint_column_usage(asked: &Asked<'_>, all: &[Constraint<'_>]) -> Vec<Row> {
+    let mut rows = vec![];
+    for constraint in all {
+        let (table, columns) = used(constraint);
+        for column in columns {
+            let mut row = named(asked, constraint);
+            row.extend(asked.named(OF_TABLE, table));
+            put(&mut row, "column_name", column_name(table, *column));
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// Of keys alone.
+fn constraint_table_usage(asked: &Asked<'_>, all: &[Constraint<'_>]) -> Vec<Row> {
+    let keys = all.iter().filter(|row| row.kind != "CHECK");
+    keys.map(|constraint| {
+        let mut row = named(asked, constraint);
+        row.extend(asked.named(OF_TABLE, used(constraint).0));
+        row
+    })
+    .collect()
+}
+
+fn check_constraints(asked: &Asked<'_>, all: &[Constraint<'_>]) -> Vec<Row> {
+    let of_tables = all.iter().filter_map(|constraint| {
+        let mut row = named(asked, constraint);
+        row.insert("check_clause", constraint.clause.clone()?);
+        Some(row)
+    });
+    let of_domains = domain_checks(asked.catalog, asked.database).map(|(domain, check)| {
+        let names = ["constraint_catalog", "constraint_schema", "constraint_name"];
+        let mut row = asked.three(names, &domain.schema, &check.name);
+        row.insert("check_clause", format!("(({}))", check.expression));
+        row
+    });
+    of_tables.chain(of_domains).collect()
 }

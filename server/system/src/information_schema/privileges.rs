@@ -1,30 +1,37 @@
 //! What was granted, and to whom: the relations of roles and privileges.
 
+use millrace_catalog::Object;
 use millrace_catalog::rights::{Class, Privileges};
-use millrace_catalog::scope::Acting;
-use millrace_catalog::{CatalogSnapshot, Object};
 use millrace_storage::{ObjectId, ObjectKind};
 
-use super::{Columns, fields, relations, same, texts};
-use crate::pg_catalog::oid;
+use super::routines::specific;
+use super::{Asked, OF_TABLE, fields, yes};
+use crate::pg_catalog::table::Row;
 
-/// A relation of that name; `None`: it is another's.
-pub(super) fn relation(
-    catalog: &CatalogSnapshot,
-    database: &str,
-    viewer: Acting,
-    name: &str,
-) -> Option<Columns> {
-    Some(match name {
-        "role_table_grants" | "table_privileges" => tables(catalog, database),
-        "role_column_grants" | "column_privileges" => columns(catalog, database),
-        "role_routine_grants" | "routine_privileges" => routines(catalog, database),
-        "role_usage_grants" | "usage_privileges" => usage(catalog, database),
-        "enabled_roles" => enabled(catalog, viewer.role),
-        "applicable_roles" => applicable(catalog, viewer.role, false),
-        "administrable_role_authorizations" => applicable(catalog, viewer.role, true),
+/// The rows of a relation; `None`: it is another's.
+pub(super) fn rows(asked: &Asked<'_>, name: &str) -> Option<Vec<Row>> {
+    let (of, to) = match name.strip_prefix("role_") {
+        Some(of) => (of.strip_suffix("_grants"), To::Roles),
+        None => (name.strip_suffix("_privileges"), To::RolesAndPublic),
+    };
+    Some(match (of, name) {
+        (Some("table"), _) => tables(asked, to),
+        (Some("column"), _) => columns(asked, to),
+        (Some("routine"), _) => routines(asked, to),
+        (Some("usage"), _) => usage(asked, to),
+        (_, "enabled_roles") => enabled(asked),
+        (_, "applicable_roles") => applicable(asked, false),
+        (_, "administrable_role_authorizations") => applicable(asked, true),
         _ => return None,
     })
+}
+
+/// Whose privileges are shown, beside those that one has given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum To {
+    /// The roles whose privileges one has.
+    Roles,
+    RolesAndPublic,
 }
 
 /// One privilege of one role on an object.
@@ -33,23 +40,41 @@ struct Granted<'a> {
     grantor: String,
     grantee: String,
     privilege: &'static str,
-    is_grantable: &'static str,
+    is_grantable: bool,
 }
 
-fn yes(is: bool) -> &'static str {
-    if is { "YES" } else { "NO" }
+impl Granted<'_> {
+    fn row(&self) -> Row {
+        Row::from([
+            ("grantor", self.grantor.clone()),
+            ("grantee", self.grantee.clone()),
+            ("privilege_type", self.privilege.to_owned()),
+            ("is_grantable", yes(self.is_grantable)),
+        ])
+    }
 }
 
 /// What was granted on objects, a row for each privilege of each role.
 fn granted<'a>(
-    catalog: &CatalogSnapshot,
+    asked: &Asked<'_>,
     objects: impl Iterator<Item = &'a Object>,
     wanted: Privileges,
+    to: To,
 ) -> Vec<Granted<'a>> {
+    let catalog = asked.catalog;
+    let is_own = |role: ObjectId| !asked.viewer.is_checked || catalog.has_role(asked.viewer.role, role);
     let mut rows = vec![];
     for object in objects {
         let owner = object.rights.owner();
         for item in object.acl() {
+            let is_shown = is_own(item.grantor)
+                || match item.grantee {
+                    Some(role) => is_own(role),
+                    None => to == To::RolesAndPublic,
+                };
+            if !is_shown {
+                continue;
+            }
             let grantee = item
                 .grantee
                 .map_or_else(|| "PUBLIC".to_owned(), |id| catalog.role_name(id));
@@ -60,7 +85,7 @@ fn granted<'a>(
                     grantor: catalog.role_name(item.grantor),
                     grantee: grantee.clone(),
                     privilege,
-                    is_grantable: yes(by_option || item.grantee == Some(owner)),
+                    is_grantable: by_option || item.grantee == Some(owner),
                 });
             }
         }
@@ -68,116 +93,92 @@ fn granted<'a>(
     rows
 }
 
-fn column<'a, T>(rows: &'a [T], of: impl Fn(&'a T) -> &'a str) -> arrow::array::ArrayRef {
-    texts(rows.iter().map(|row| Some(of(row))))
-}
-
-fn tables(catalog: &CatalogSnapshot, database: &str) -> Columns {
-    let objects = relations(catalog, database)
-        .into_iter()
-        .map(|object| object.as_ref());
-    let rows = granted(catalog, objects, Class::Table.all());
-    vec![
-        ("grantor", column(&rows, |row| &row.grantor)),
-        ("grantee", column(&rows, |row| &row.grantee)),
-        ("table_catalog", same(database, rows.len())),
-        ("table_schema", column(&rows, |row| &row.object.schema)),
-        ("table_name", column(&rows, |row| &row.object.name)),
-        ("privilege_type", column(&rows, |row| row.privilege)),
-        ("is_grantable", column(&rows, |row| row.is_grantable)),
-        (
-            "with_hierarchy",
-            column(&rows, |row| yes(row.privilege == "SELECT")),
-        ),
-    ]
+fn tables(asked: &Asked<'_>, to: To) -> Vec<Row> {
+    let objects = asked.relations().map(|object| object.as_ref());
+    let row = |granted: Granted<'_>| {
+        let mut row = granted.row();
+        row.extend(asked.named(OF_TABLE, granted.object));
+        row.insert("with_hierarchy", yes(granted.privilege == "SELECT"));
+        row
+    };
+    let granted = granted(asked, objects, Class::Table.all(), to);
+    granted.into_iter().map(row).collect()
 }
 
 /// Columns have no privileges of their own: the table's are theirs.
-fn columns(catalog: &CatalogSnapshot, database: &str) -> Columns {
+fn columns(asked: &Asked<'_>, to: To) -> Vec<Row> {
     let of_columns = Privileges::SELECT | Privileges::INSERT | Privileges::UPDATE | Privileges::REFERENCES;
-    let objects = relations(catalog, database)
-        .into_iter()
-        .map(|object| object.as_ref());
-    let of_tables = granted(catalog, objects, of_columns);
-    let mut rows: Vec<(&Granted<'_>, String)> = vec![];
-    for row in &of_tables {
-        let names = fields(row.object);
-        rows.extend(names.iter().map(|field| (row, field.name().clone())));
+    let objects = asked.relations().map(|object| object.as_ref());
+    let mut rows = vec![];
+    for granted in granted(asked, objects, of_columns, to) {
+        for field in fields(granted.object) {
+            let mut row = granted.row();
+            row.extend(asked.named(OF_TABLE, granted.object));
+            row.insert("column_name", field.name().clone());
+            rows.push(row);
+        }
     }
-    vec![
-        ("grantor", column(&rows, |row| &row.0.grantor)),
-        ("grantee", column(&rows, |row| &row.0.grantee)),
-        ("table_catalog", same(database, rows.len())),
-        ("table_schema", column(&rows, |row| &row.0.object.schema)),
-        ("table_name", column(&rows, |row| &row.0.object.name)),
-        ("column_name", column(&rows, |row| &row.1)),
-        ("privilege_type", column(&rows, |row| row.0.privilege)),
-        ("is_grantable", column(&rows, |row| row.0.is_grantable)),
-    ]
+    rows
 }
 
-fn routines(catalog: &CatalogSnapshot, database: &str) -> Columns {
-    let objects = catalog.functions(database).map(|object| object.as_ref());
-    let rows = granted(catalog, objects, Privileges::EXECUTE);
-    let specific = |row: &Granted<'_>| Some(format!("{}_{}", row.object.name, oid(row.object.id)));
-    vec![
-        ("grantor", column(&rows, |row| &row.grantor)),
-        ("grantee", column(&rows, |row| &row.grantee)),
-        ("specific_catalog", same(database, rows.len())),
-        ("specific_schema", column(&rows, |row| &row.object.schema)),
-        ("specific_name", texts(rows.iter().map(specific))),
-        ("routine_catalog", same(database, rows.len())),
-        ("routine_schema", column(&rows, |row| &row.object.schema)),
-        ("routine_name", column(&rows, |row| &row.object.name)),
-        ("privilege_type", column(&rows, |row| row.privilege)),
-        ("is_grantable", column(&rows, |row| row.is_grantable)),
-    ]
+fn routines(asked: &Asked<'_>, to: To) -> Vec<Row> {
+    let objects = asked.catalog.functions(asked.database);
+    let objects = objects.map(|object| object.as_ref());
+    let row = |granted: Granted<'_>| {
+        let object = granted.object;
+        let mut row = granted.row();
+        let names = ["specific_catalog", "specific_schema", "specific_name"];
+        row.extend(asked.three(names, &object.schema, &specific(object)));
+        row.extend(asked.named(["routine_catalog", "routine_schema", "routine_name"], object));
+        row
+    };
+    let granted = granted(asked, objects, Privileges::EXECUTE, to);
+    granted.into_iter().map(row).collect()
 }
 
 /// USAGE of sequences, and of secrets, which PostgreSQL has not.
-fn usage(catalog: &CatalogSnapshot, database: &str) -> Columns {
-    let objects = catalog.contents(database).map(|object| object.as_ref());
-    let objects = objects.filter(|object| matches!(object.kind, ObjectKind::Sequence | ObjectKind::Secret));
-    let rows = granted(catalog, objects, Privileges::USAGE);
-    let kind = |row: &Granted<'_>| match row.object.kind {
-        ObjectKind::Sequence => Some("SEQUENCE"),
-        _ => Some("SECRET"),
+fn usage(asked: &Asked<'_>, to: To) -> Vec<Row> {
+    let objects = asked.catalog.contents(asked.database);
+    let objects = objects
+        .map(|object| object.as_ref())
+        .filter(|object| matches!(object.kind, ObjectKind::Sequence | ObjectKind::Secret));
+    let row = |granted: Granted<'_>| {
+        let kind = match granted.object.kind {
+            ObjectKind::Sequence => "SEQUENCE",
+            _ => "SECRET",
+        };
+        let mut row = granted.row();
+        row.extend(asked.named(["object_catalog", "object_schema", "object_name"], granted.object));
+        row.insert("object_type", kind.to_owned());
+        row
     };
-    vec![
-        ("grantor", column(&rows, |row| &row.grantor)),
-        ("grantee", column(&rows, |row| &row.grantee)),
-        ("object_catalog", same(database, rows.len())),
-        ("object_schema", column(&rows, |row| &row.object.schema)),
-        ("object_name", column(&rows, |row| &row.object.name)),
-        ("object_type", texts(rows.iter().map(kind))),
-        ("privilege_type", column(&rows, |row| row.privilege)),
-        ("is_grantable", column(&rows, |row| row.is_grantable)),
-    ]
+    let granted = granted(asked, objects, Privileges::USAGE, to);
+    granted.into_iter().map(row).collect()
 }
 
 /// The roles whose privileges a role has.
-fn enabled(catalog: &CatalogSnapshot, role: ObjectId) -> Columns {
-    let names = catalog.roles().filter(|other| catalog.has_role(role, other.id));
-    vec![("role_name", texts(names.map(|other| Some(other.name.clone()))))]
+fn enabled(asked: &Asked<'_>) -> Vec<Row> {
+    let role = asked.viewer.role;
+    let names = asked.catalog.roles();
+    let names = names.filter(|other| asked.catalog.has_role(role, other.id));
+    names
+        .map(|other| Row::from([("role_name", other.name.clone())]))
+        .collect()
 }
 
 /// The memberships of those roles, or those of them that may be given to others.
-fn applicable(catalog: &CatalogSnapshot, role: ObjectId, only_admin: bool) -> Columns {
-    let mut rows: Vec<(String, String, bool)> = vec![];
+fn applicable(asked: &Asked<'_>, only_admin: bool) -> Vec<Row> {
+    let (catalog, role) = (asked.catalog, asked.viewer.role);
+    let mut rows = vec![];
     for member in catalog.roles().filter(|other| catalog.has_role(role, other.id)) {
         let of = member.role().into_iter().flat_map(|def| &def.member_of);
-        let of = of.filter(|membership| membership.admin || !only_admin);
-        rows.extend(of.map(|membership| {
-            (
-                member.name.clone(),
-                catalog.role_name(membership.role),
-                membership.admin,
-            )
-        }));
+        for membership in of.filter(|membership| membership.admin || !only_admin) {
+            rows.push(Row::from([
+                ("grantee", member.name.clone()),
+                ("role_name", catalog.role_name(membership.role)),
+                ("is_grantable", yes(membership.admin)),
+            ]));
+        }
     }
-    vec![
-        ("grantee", column(&rows, |row| &row.0)),
-        ("role_name", column(&rows, |row| &row.1)),
-        ("is_grantable", column(&rows, |row| yes(row.2))),
-    ]
+    rows
 }

@@ -16,6 +16,7 @@ use millrace_database::database::sinks::SinkStatus;
 use millrace_database::database::sources::Progress;
 use millrace_engine::{ActivityCounts, PipelineStatus, ViewStatus, WatermarkStatus};
 use millrace_planner::RelationId;
+use millrace_postgres::from_internal::view_message;
 use millrace_resource::memory::{AccountStatus, Holder};
 use millrace_storage::{ObjectId, ObjectKind};
 
@@ -153,7 +154,8 @@ impl Seen {
                 }
                 .to_owned(),
             );
-            row.error = view.failure.clone().or(view.last_expression_error.clone());
+            let error = view.failure.as_deref().or(view.last_expression_error.as_deref());
+            row.error = error.map(view_message);
         }
         if let Some(job) = self.jobs.get(&object.id) {
             row.state = Some(job.state.to_owned());

@@ -6,6 +6,7 @@ use arrow::array::{ArrayRef, StringArray};
 use millrace_catalog::Object;
 use millrace_database::Database;
 use millrace_planner::growth::GrowingState;
+use millrace_postgres::from_internal::view_message;
 use millrace_storage::ObjectId;
 
 use super::{Columns, numbers, texts};
@@ -42,13 +43,18 @@ pub(super) fn views(database: &Database) -> Columns {
             optional(
                 views
                     .iter()
-                    .map(|view| view.last_expression_error.clone())
+                    .map(|view| view.last_expression_error.as_deref().map(view_message))
                     .collect(),
             ),
         ),
         (
             "failure",
-            optional(views.iter().map(|view| view.failure.clone()).collect()),
+            optional(
+                views
+                    .iter()
+                    .map(|view| view.failure.as_deref().map(view_message))
+                    .collect(),
+            ),
         ),
     ]
 }

@@ -75,10 +75,9 @@ pub const HIDDEN: &str = "<insufficient privilege>";
 /// Whether somebody may see what a session does.
 pub fn may_see(database: &Database, session: &dyn SessionStatus, viewer: Acting) -> bool {
     let catalog = database.catalog();
-    let user = catalog.role(&session.info().user).map(|role| role.id);
     !viewer.is_checked
         || catalog.has_role(viewer.role, MONITOR)
-        || user.is_some_and(|user| catalog.has_role(viewer.role, user))
+        || catalog.has_role(viewer.role, session.user())
 }
 
 fn schema() -> SchemaRef {
@@ -124,7 +123,6 @@ fn row(database: &Database, session: &dyn SessionStatus) -> Row {
     let mut row = Row::from([
         ("datname", info.database.clone()),
         ("pid", session.id().to_string()),
-        ("usename", info.user.clone()),
         ("state", state.to_owned()),
         ("backend_type", "client backend".to_owned()),
     ]);
@@ -138,9 +136,14 @@ fn row(database: &Database, session: &dyn SessionStatus) -> Row {
         .catalog()
         .database(&info.database)
         .map(|object| oid(object.id));
-    let user = database.catalog();
-    let user = user.role(&info.user).map(|role| role_oid(role.id).to_string());
-    put("usesysid", user);
+    put("usesysid", Some(role_oid(session.user()).to_string()));
+    put(
+        "usename",
+        database
+            .catalog()
+            .role_by_id(session.user())
+            .map(|role| role.name.clone()),
+    );
     put("datid", of_database.map(|oid| oid.to_string()));
     put("application_name", session.setting("application_name"));
     // A client on this machine may have no address.

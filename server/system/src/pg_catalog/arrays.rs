@@ -1,8 +1,9 @@
-//! Columns of `pg_catalog` that are arrays. The crate has them as texts, which are read here; two of `pg_class` it has not.
+//! The columns of `pg_catalog` as PostgreSQL 15 has them. The crate has arrays as texts, which are read here, and columns of later and of
+//! earlier versions, which are left out.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::functions::unicode;
@@ -64,8 +65,53 @@ const COLUMNS: &[(&str, &str, &str)] = &[
 const MISSING: &[(&str, &str, DataType)] = &[
     ("pg_class", "relacl", DataType::Utf8),
     ("pg_class", "reloptions", DataType::Utf8),
+    ("pg_database", "datcollversion", DataType::Utf8),
     ("pg_index", "indnullsnotdistinct", DataType::Boolean),
 ];
+
+/// Columns that have another name there.
+const RENAMED: &[(&str, &str, &str)] = &[
+    ("pg_collation", "colllocale", "colliculocale"),
+    ("pg_tables", "hasindex", "hasindexes"),
+];
+
+/// Columns that the crate has, and PostgreSQL 15 has not.
+const SURPLUS: &[(&str, &[&str])] = &[
+    ("pg_collation", &["collicurules"]),
+    ("pg_database", &["datlastsysoid", "daticurules"]),
+    ("pg_namespace", &["options"]),
+    ("pg_replication_slots", &["conflicting"]),
+    ("pg_stat_gssapi", &["credentials_delegated"]),
+    (
+        "pg_stat_user_tables",
+        &[
+            "last_seq_scan",
+            "last_idx_scan",
+            "n_tup_newpage_upd",
+            "total_vacuum_time",
+            "total_autovacuum_time",
+            "total_analyze_time",
+            "total_autoanalyze_time",
+        ],
+    ),
+    (
+        "pg_subscription",
+        &["subpasswordrequired", "subrunasowner", "subfailover", "suborigin"],
+    ),
+];
+
+fn is_surplus(relation: &str, column: &str) -> bool {
+    let mut surplus = SURPLUS.iter();
+    surplus.any(|(of, columns)| *of == relation && columns.contains(&column))
+}
+
+/// What a column is called.
+fn renamed<'a>(relation: &str, column: &'a str) -> &'a str {
+    let mut renamed = RENAMED.iter();
+    renamed
+        .find(|(of, from, _)| *of == relation && *from == column)
+        .map_or(column, |(_, _, to)| to)
+}
 
 /// Arrays that are written without braces.
 const VECTORS: &[(&str, &str, &str)] = &[
@@ -112,10 +158,12 @@ pub fn schema(relation: &str, schema: &SchemaRef) -> SqlResult<SchemaRef> {
             None => field.clone(),
         })
     };
+    let named = |field: &FieldRef| field.as_ref().clone().with_name(renamed(relation, field.name()));
     let mut fields = schema
         .fields()
         .iter()
-        .map(|field| typed(field))
+        .filter(|field| !is_surplus(relation, field.name()))
+        .map(|field| typed(&named(field)))
         .collect::<SqlResult<Vec<Field>>>()?;
     for (of, name, data_type) in MISSING {
         if *of == relation && schema.field_with_name(name).is_err() {
@@ -129,22 +177,24 @@ pub fn schema(relation: &str, schema: &SchemaRef) -> SqlResult<SchemaRef> {
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// A relation that never changes, with its arrays read.
+/// A relation that never changes, with its arrays read and its columns as they should be.
 ///
 /// # Errors
 /// The plan that reads them cannot be made.
 pub fn provider(relation: &str, provider: Arc<dyn TableProvider>) -> SqlResult<Arc<dyn TableProvider>> {
     let schema = provider.schema();
-    if !schema
-        .fields()
-        .iter()
-        .any(|field| element(relation, field.name()).is_some())
-    {
+    let is_changed = |column: &str| {
+        element(relation, column).is_some()
+            || is_surplus(relation, column)
+            || renamed(relation, column) != column
+    };
+    if !schema.fields().iter().any(|field| is_changed(field.name())) {
         return Ok(provider);
     }
     let columns: Vec<Expr> = schema
         .fields()
         .iter()
+        .filter(|field| !is_surplus(relation, field.name()))
         .map(|field| {
             let column = Expr::Column(datafusion::common::Column::new_unqualified(field.name()));
             match element(relation, field.name()) {
@@ -158,7 +208,7 @@ pub fn provider(relation: &str, provider: Arc<dyn TableProvider>) -> SqlResult<A
                         .call(vec![written, lit(format!("{element}[]"))])
                         .alias(field.name())
                 }
-                None => column,
+                None => column.alias(renamed(relation, field.name())),
             }
         })
         .collect();

@@ -392,6 +392,13 @@ const VISIBLE: [(&str, Decide); 2] = [
             return Ok(None);
         };
         let object = definitions::relation(&seen.catalog, oid);
+        if let Some(of) = object
+            && of.named_type().is_some()
+        {
+            let mut path = seen.search_path.iter();
+            let first = path.find_map(|schema| seen.catalog.user_type(&seen.database, schema, &of.name));
+            return Ok(Some(first.is_some_and(|first| first.id == of.id)));
+        }
         Ok(Some(
             !is_system(oid) && object.is_none_or(|object| seen.is_visible(object)),
         ))

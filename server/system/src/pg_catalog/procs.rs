@@ -93,7 +93,11 @@ fn row(catalog: &CatalogSnapshot, object: &Object, function: &FunctionDef) -> Ro
         ("pronargs", given.len().to_string()),
         (
             "proretset",
-            if function.rows.is_empty() { "f" } else { "t" }.to_owned(),
+            match function.rows.is_empty() || function.is_row {
+                true => "f",
+                false => "t",
+            }
+            .to_owned(),
         ),
         ("prorettype", type_oid(&function.returns).to_string()),
         ("proargtypes", given.join(" ")),
@@ -127,7 +131,7 @@ pub(super) fn result(catalog: &CatalogSnapshot, oid: i64) -> String {
 }
 
 fn returned(function: &FunctionDef) -> String {
-    match function.rows.is_empty() {
+    match function.rows.is_empty() || function.is_row {
         true => type_name(&function.returns),
         false if function.is_setof && function.is_javascript() => {
             format!("SETOF {}", type_name(&function.returns))
@@ -142,7 +146,7 @@ pub(super) fn definition(catalog: &CatalogSnapshot, oid: i64) -> Option<String> 
     let function = of(object).filter(|function| !function.is_aggregate)?;
     let (language, body) = match &function.body {
         FunctionBody::Sql(body) => match body.as_ref() {
-            Expr::Subquery(query) if !function.rows.is_empty() => ("sql", query.to_string()),
+            Expr::Subquery(query) if function.gives_rows() => ("sql", query.to_string()),
             body => ("sql", format!("SELECT {body}")),
         },
         FunctionBody::Javascript(text) => ("javascript", text.clone()),
@@ -152,7 +156,7 @@ pub(super) fn definition(catalog: &CatalogSnapshot, oid: i64) -> Option<String> 
         "CREATE OR REPLACE FUNCTION {}.{}({})\n RETURNS {}\n LANGUAGE {language}{strict}\nAS $function${body}$function$\n",
         quote_identifier(&object.schema),
         quote_identifier(&object.name),
-        listed(&function.parameters),
+        taken(function),
         returned(function),
     ))
 }
@@ -160,8 +164,24 @@ pub(super) fn definition(catalog: &CatalogSnapshot, oid: i64) -> Option<String> 
 /// The names and types of a function's arguments.
 pub(super) fn arguments(catalog: &CatalogSnapshot, oid: i64) -> String {
     let found = definitions::object(catalog, oid).and_then(|object| of(object));
-    let parameters = found.map(|function| function.parameters.as_slice());
-    listed(parameters.unwrap_or_default())
+    found.map_or_else(String::new, taken)
+}
+
+/// The parameters, with defaults, and those of OUT behind them.
+fn taken(function: &FunctionDef) -> String {
+    let required = function.parameters.len() - function.defaults.len();
+    let out: &[(String, DataType)] = if function.is_row { &function.rows } else { &[] };
+    let parameters = function.parameters.iter().enumerate().map(|(place, parameter)| {
+        let default = place
+            .checked_sub(required)
+            .and_then(|at| function.defaults.get(at));
+        let default = default.map_or_else(String::new, |value| format!(" DEFAULT {value}"));
+        let mode = if out.contains(parameter) { "INOUT " } else { "" };
+        format!("{mode}{}{default}", listed(std::slice::from_ref(parameter)))
+    });
+    let only_out = out.iter().filter(|column| !function.parameters.contains(column));
+    let only_out = only_out.map(|column| format!("OUT {}", listed(std::slice::from_ref(column))));
+    parameters.chain(only_out).collect::<Vec<_>>().join(", ")
 }
 
 fn listed(named: &[(String, DataType)]) -> String {

@@ -192,7 +192,7 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
                 "relam",
                 if matches!(kind, "i") {
                     "403"
-                } else if matches!(kind, "v" | "S" | "f") {
+                } else if matches!(kind, "v" | "S" | "f" | "c") {
                     "0"
                 } else {
                     "2"
@@ -242,7 +242,15 @@ fn pg_class(catalog: &CatalogSnapshot, system: &[SystemRelation], database: &str
         ..
     } in indexes(catalog, database)
     {
-        rows.push(row(oid, name, &on.schema, "i", columns.len()));
+        let mut class = row(oid, name, &on.schema, "i", columns.len());
+        class.insert("relowner", roles::owner_oid(on));
+        rows.push(class);
+    }
+    for (object, fields) in own_types::composites(catalog, database) {
+        let mut class = row(oid(object.id), &object.name, &object.schema, "c", fields.len());
+        owned(catalog, object, &mut class, "relowner", "relacl");
+        class.insert("reltype", oid(object.id).to_string());
+        rows.push(class);
     }
     for (object, _) in sequences::all(catalog, database) {
         let mut class = row(oid(object.id), &object.name, &object.schema, "S", 3);
@@ -367,6 +375,11 @@ fn pg_attribute(catalog: &CatalogSnapshot, system: &[SystemRelation], database: 
             }
         }
     }
+    for (object, fields) in own_types::composites(catalog, database) {
+        for (index, field) in fields.iter().enumerate() {
+            add(oid(object.id), index + 1, field, Filled::default());
+        }
+    }
     for (oid, (_, schema)) in numbered(system) {
         for (index, field) in schema.fields().iter().enumerate() {
             add(oid, index + 1, field, Filled::default());
@@ -435,6 +448,13 @@ fn pg_database(catalog: &CatalogSnapshot) -> Vec<Row> {
         .collect()
 }
 
+/// What a column has where no value is given, if it is not generated.
+pub(crate) fn default_of(column: &ColumnDef) -> Option<String> {
+    let given = column.default.as_ref();
+    let given = given.map(|expression| expression.to_string().replace("::REGCLASS", "::regclass"));
+    given.or_else(|| column.proctime.then(|| "now()".to_owned()))
+}
+
 fn pg_attrdef(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
     let mut rows = vec![];
     for object in catalog.relations(database) {
@@ -442,12 +462,9 @@ fn pg_attrdef(catalog: &CatalogSnapshot, database: &str) -> Vec<Row> {
             continue;
         };
         for (index, column) in relation.columns.iter().enumerate() {
-            let text = match (&column.generated, &column.default, column.proctime) {
-                (Some(expression), _, _) | (None, Some(expression), _) => {
-                    expression.to_string().replace("::REGCLASS", "::regclass")
-                }
-                (None, None, true) => "now()".to_string(),
-                (None, None, false) => continue,
+            let generated = column.generated.as_ref().map(ToString::to_string);
+            let Some(text) = generated.or_else(|| default_of(column)) else {
+                continue;
             };
             rows.push(Row::from([
                 (

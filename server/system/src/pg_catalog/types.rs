@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::Fields;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::logical_expr::LogicalPlanBuilder;
@@ -12,7 +13,7 @@ use millrace_postgres::error::SqlResult;
 use millrace_postgres::from_internal::df;
 use millrace_postgres::types;
 use millrace_postgres::types::enumeration::{array_oid, label, shown};
-use millrace_postgres::types::named::{NamedType, TypeNames, resolved};
+use millrace_postgres::types::named::{NamedType, TypeNames, resolved, without_names};
 use postgres_types::Type;
 
 use crate::pg_catalog::relations::{collation, flag, layout, owned};
@@ -145,6 +146,13 @@ fn rows(catalog: &CatalogSnapshot, database: &str, object: &Object, of: &TypeDef
             functions(&mut row, "domain");
             row
         }
+        TypeDef::Composite(_) => {
+            let mut row = base(oid(object.id), &object.name, "c", "C");
+            row.insert("typrelid", oid(object.id).to_string());
+            row.insert("typalign", "d".to_owned());
+            functions(&mut row, "record");
+            row
+        }
     };
     own.insert("typarray", array.to_string());
     let mut of_arrays = base(array, &format!("_{}", object.name), "b", "A");
@@ -175,6 +183,7 @@ fn category(pg: &Type) -> &'static str {
         _ => match pg.kind() {
             postgres_types::Kind::Enum(_) => "E",
             postgres_types::Kind::Array(_) => "A",
+            postgres_types::Kind::Composite(_) => "C",
             _ => "U",
         },
     }
@@ -212,10 +221,27 @@ pub(crate) fn domains<'a>(
         .filter_map(|object| match &object.definition {
             Definition::Type(of) => match of.as_ref() {
                 TypeDef::Domain(domain) => Some((object, domain.as_ref())),
-                TypeDef::Enum(_) => None,
+                TypeDef::Enum(_) | TypeDef::Composite(_) => None,
             },
             _ => None,
         })
+}
+
+/// The composite types of a database, with their attributes as columns.
+pub(crate) fn composites<'a>(
+    catalog: &'a CatalogSnapshot,
+    database: &'a str,
+) -> impl Iterator<Item = (&'a Arc<Object>, Fields)> {
+    catalog.user_types(database).filter_map(move |object| {
+        let Some(NamedType::Composite(known)) = object.named_type() else {
+            return None;
+        };
+        let known = without_names(known, &Complete { catalog, database }).ok()?;
+        match known.sql_type().ok()?.data_type {
+            arrow::datatypes::DataType::Struct(fields) => Some((object, fields)),
+            _ => None,
+        }
+    })
 }
 
 /// The name of a type that somebody made, as `format_type` has it; `None`: the oid is none of such a type.

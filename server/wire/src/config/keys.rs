@@ -200,6 +200,15 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "cluster_tls",
+        default: "on",
+        help: "Whether links between machines are encrypted, the same on all of them: on, or off, where the network or a tunnel sees to it.",
+        set: |config, text| {
+            config.cluster_tls = boolean(text)?;
+            Ok(())
+        },
+    },
+    Key {
         name: "access_control",
         default: "off",
         help: "Whether roles may do only what they have privileges for: off (every role may do everything) or on.",

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_database::running::CancelHandle;
+use millrace_storage::ObjectId;
 use parking_lot::Mutex;
 
 /// The longest id that a client may choose.
@@ -12,12 +13,17 @@ const ID_BYTES_MAX: usize = 128;
 /// The running statements.
 #[derive(Default)]
 pub struct QueryRegistry {
-    running: Mutex<HashMap<String, (CancelHandle, String)>>,
+    running: Mutex<HashMap<String, (CancelHandle, ObjectId)>>,
 }
 
 impl QueryRegistry {
     /// Makes a request's session known until the guard is dropped; `None` if the id is malformed or in use.
-    pub fn register(self: &Arc<Self>, id: String, handle: CancelHandle, user: &str) -> Option<RunningQuery> {
+    pub fn register(
+        self: &Arc<Self>,
+        id: String,
+        handle: CancelHandle,
+        user: ObjectId,
+    ) -> Option<RunningQuery> {
         if id.is_empty() || id.len() > ID_BYTES_MAX || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
             return None;
         }
@@ -25,7 +31,7 @@ impl QueryRegistry {
         if running.contains_key(&id) {
             return None;
         }
-        running.insert(id.clone(), (handle, user.to_owned()));
+        running.insert(id.clone(), (handle, user));
         Some(RunningQuery {
             registry: Arc::clone(self),
             id,
@@ -33,8 +39,8 @@ impl QueryRegistry {
     }
 
     /// Who runs a statement.
-    pub fn user_of(&self, id: &str) -> Option<String> {
-        self.running.lock().get(id).map(|(_, user)| user.clone())
+    pub fn user_of(&self, id: &str) -> Option<ObjectId> {
+        self.running.lock().get(id).map(|(_, user)| *user)
     }
 
     /// Cancels a statement; whether there was one.

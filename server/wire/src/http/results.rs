@@ -302,7 +302,7 @@ fn only_one(begun: &mut bool) -> SqlResult<()> {
 /// A value of `json` as a text.
 fn put_text_of_json(column: &Column<'_>, row: usize, out: &mut BytesMut) {
     let mut value = BytesMut::new();
-    column.put_json(row, &mut value);
+    column.put_text(row, &mut value);
     put_json_str(&String::from_utf8_lossy(&value), out);
 }
 
@@ -413,19 +413,22 @@ mod tests {
     fn a_json_null_can_be_told_from_no_value() {
         let jsonb = types::SqlType::annotated(DataType::Utf8, "jsonb");
         let schema = Arc::new(Schema::new(vec![jsonb.field("j", true)]));
-        let values = StringArray::from(vec![Some("null"), None, Some("\"a\"")]);
+        let values = StringArray::from(vec![Some("null"), None, Some("\"a\""), Some("[\n1]")]);
         let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(values)]).unwrap();
         let rows = |json| {
             let mut writer = ResultWriter::new(ResultFormat::Json).with_json(json);
             writer.begin_rows(&schema).unwrap();
             writer.batch(&schema, &batch).unwrap();
-            writer.complete(&completion("SELECT 3", Some(3))).unwrap();
+            writer.complete(&completion("SELECT 4", Some(4))).unwrap();
             writer.end();
             let document: serde_json::Value = serde_json::from_slice(&writer.take()).unwrap();
             document["results"][0]["rows"].clone()
         };
-        assert_eq!(rows(JsonValues::Value), json!([[null], [null], ["a"]]));
-        assert_eq!(rows(JsonValues::Text), json!([["null"], [null], ["\"a\""]]));
+        assert_eq!(rows(JsonValues::Value), json!([[null], [null], ["a"], [[1]]]));
+        assert_eq!(
+            rows(JsonValues::Text),
+            json!([["null"], [null], ["\"a\""], ["[\n1]"]])
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast as sqlparser;
 use futures::{StreamExt, stream};
+use millrace_database::sessions::SessionStatus;
 use millrace_parser::ast::Statement;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
@@ -221,7 +222,7 @@ pub(super) fn register(
     };
     state
         .queries
-        .register(id, session.cancel_handle(), &session.info().user)
+        .register(id, session.cancel_handle(), session.user())
         .ok_or_else(malformed_id)
 }
 

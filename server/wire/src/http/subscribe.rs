@@ -336,7 +336,7 @@ impl Followed {
                 *self = Followed::Going(Box::new(following), running);
                 Ok(None)
             }
-            Followed::Going(following, running) => running.run(following.subscription.next()).await.map(Some),
+            Followed::Going(following, running) => running.run(following.next()).await.map(Some),
         }
     }
 }
@@ -390,7 +390,7 @@ impl Sending {
             while !self.has_ended
                 && self.out.len() < PIECE_BYTES
                 && let Followed::Going(following, _) = &mut self.followed
-                && let Some(event) = following.subscription.next().now_or_never()
+                && let Some(event) = following.present()
             {
                 self.write(event.map(Happened::Event));
             }

@@ -40,7 +40,7 @@ fn error_with_severity(severity: &str, error: SqlError) -> PgWireBackendMessage 
     info.where_context = error.context.map(String::from);
     info.position = error.position.map(|position| position.to_string());
     let mut response = response::ErrorResponse::from(info);
-    if let Some(about) = error.about {
+    if let Some(about) = error.about.filter(|about| about.literal.is_none()) {
         let names = [
             (b's', Some(about.schema)),
             (b't', Some(about.table)),

@@ -60,6 +60,7 @@ type Stamps = [Option<SystemTime>; 3];
 pub(super) struct Configs {
     postgres: Arc<ServerConfig>,
     http: Arc<ServerConfig>,
+    cluster: Arc<ServerConfig>,
     /// The hash of the certificate.
     binding: Option<Arc<[u8]>>,
 }
@@ -84,7 +85,8 @@ impl Configs {
         };
         Ok(Configs {
             postgres: config(Side::Postgres, key.clone_key())?,
-            http: config(Side::Http, key)?,
+            http: config(Side::Http, key.clone_key())?,
+            cluster: config(Side::Cluster, key)?,
             binding: chain.first().and_then(|first| binding::of(first)).map(Arc::from),
         })
     }
@@ -93,6 +95,7 @@ impl Configs {
         let config = match side {
             Side::Postgres => &self.postgres,
             Side::Http => &self.http,
+            Side::Cluster => &self.cluster,
         };
         (Arc::clone(config), self.binding.clone())
     }

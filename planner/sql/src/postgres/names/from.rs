@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Join, JoinConstraint,
-    JoinOperator, ObjectName, Query, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
-    WildcardAdditionalOptions,
+    JoinOperator, ObjectName, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+    TableWithJoins, Value, WildcardAdditionalOptions,
 };
 
 use millrace_parser::ast::JOIN_ALIAS;
@@ -21,7 +21,7 @@ use crate::copies::original;
 use crate::error::Fault;
 use crate::postgres::set_returning::is_series;
 use crate::postgres::unnest;
-use crate::template::call;
+use crate::template::{ROWS_OF_ARRAY, ROWS_OF_FUNCTION, call};
 use crate::workarounds::counted_sets::relation::is_multiset;
 use crate::workarounds::recursive_numbers::is_term;
 
@@ -277,10 +277,10 @@ impl Resolver<'_> {
                         .filter_map(|part| part.as_ident().cloned())
                         .collect(),
                 };
-                let columns = self.table(name);
+                let columns = aliased(self.table(name), alias.as_mut())?;
                 Relation {
                     qualifier,
-                    known: Known::Columns(aliased(columns, alias.as_ref())),
+                    known: Known::Columns(columns),
                     hidden: vec![],
                     is_optional: false,
                     is_value: false,
@@ -309,9 +309,10 @@ impl Resolver<'_> {
                     }
                 });
                 let is_value = *lateral && is_rows_of_function(subquery);
+                let columns = aliased(columns?, Some(alias))?;
                 Relation {
                     qualifier: vec![alias.name.clone()],
-                    known: Known::Columns(aliased(columns?, Some(alias))),
+                    known: Known::Columns(columns),
                     hidden: vec![],
                     is_optional: false,
                     is_value,
@@ -411,17 +412,37 @@ fn alias_of_join(column: &ObjectName) -> Option<&Ident> {
     }
 }
 
-/// The columns under the names that an alias gives them.
-pub(super) fn aliased(columns: Columns, alias: Option<&TableAlias>) -> Columns {
-    let given = alias.map(|alias| alias.columns.as_slice()).unwrap_or_default();
-    if given.is_empty() {
-        return columns;
+/// The columns under the names that an alias gives them. Where it names the first of them alone, it names the others as well from now on:
+/// DataFusion wants all or none.
+///
+/// # Errors
+/// It names more than there are.
+pub(super) fn aliased(columns: Columns, alias: Option<&mut TableAlias>) -> Result<Columns> {
+    let given = match &alias {
+        // What has another number of columns than these name is refused.
+        Some(alias) if [ROWS_OF_FUNCTION, ROWS_OF_ARRAY].contains(&alias.name.value.as_str()) => 0,
+        Some(alias) => alias.columns.len(),
+        None => 0,
+    };
+    let (Some(columns), Some(alias), 1..) = (&columns, alias, given) else {
+        return Ok(columns);
+    };
+    if given > columns.len() {
+        let message = format!(
+            "table \"{}\" has {} columns available but {given} columns specified",
+            folded(&alias.name),
+            columns.len()
+        );
+        return Err(faulty(Fault::InvalidColumnReference, message));
     }
-    let given = given.iter().map(|column| folded(&column.name));
-    columns.map(|columns| {
-        let rest = columns.into_iter().skip(given.len());
-        given.clone().chain(rest).collect()
-    })
+    let rest = columns.iter().skip(given);
+    alias.columns.extend(rest.map(|name| TableAliasColumnDef {
+        name: ident(name.clone()),
+        data_type: None,
+    }));
+    Ok(Some(
+        alias.columns.iter().map(|column| folded(&column.name)).collect(),
+    ))
 }
 
 /// The columns of a function in FROM whose names are known without its plan.

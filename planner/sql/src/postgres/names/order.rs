@@ -75,21 +75,28 @@ impl Resolver<'_> {
             }
         }
         for (position, item) in projection.iter_mut().enumerate() {
-            let SelectItem::ExprWithAlias { alias, .. } = item else {
+            let Some(name) = output(item).filter(|name| renamed.iter().any(|known| known == original(name)))
+            else {
                 continue;
             };
-            if !renamed.contains(&folded(alias)) {
-                continue;
-            }
-            let other = Ident::with_quote('"', copy(&folded(alias), super::COPIES_BESIDE_INPUT + position));
-            for item in items.iter_mut() {
-                if let Expr::Identifier(name) = &mut item.expr
-                    && folded(name) == folded(alias)
-                {
-                    *name = other.clone();
+            let other = Ident::with_quote('"', copy(original(&name), super::COPIES_BESIDE_INPUT + position));
+            match item {
+                SelectItem::ExprWithAlias { alias, .. } => {
+                    for item in items.iter_mut() {
+                        if let Expr::Identifier(key) = &mut item.expr
+                            && folded(key) == folded(alias)
+                        {
+                            *key = other.clone();
+                        }
+                    }
+                    *alias = other;
                 }
+                SelectItem::UnnamedExpr(expr) => {
+                    let expr = expr.clone();
+                    *item = SelectItem::ExprWithAlias { expr, alias: other };
+                }
+                _ => {}
             }
-            *alias = other;
         }
         Ok(renamed)
     }
@@ -314,7 +321,8 @@ pub(super) fn name_again(query: &mut Query, renamed: &[String]) -> Result<()> {
         return Ok(());
     };
     let mut projection = vec![];
-    for item in &select.projection {
+    let mut shown = HashSet::new();
+    for (position, item) in select.projection.iter().enumerate() {
         let Some(name) = output(item) else {
             return Err(DataFusionError::NotImplemented(
                 "ORDER BY an input column is not supported if an output column has the same name and the \
@@ -327,10 +335,14 @@ pub(super) fn name_again(query: &mut Query, renamed: &[String]) -> Result<()> {
         }
         let column = Expr::Identifier(ident(name.clone()));
         projection.push(match renamed.contains(&original(&name).to_string()) {
-            true => SelectItem::ExprWithAlias {
-                expr: column,
-                alias: ident(original(&name).to_string()),
-            },
+            true => {
+                let name = original(&name).to_owned();
+                let alias = match shown.insert(name.clone()) {
+                    true => ident(name),
+                    false => ident(copy(&name, position)),
+                };
+                SelectItem::ExprWithAlias { expr: column, alias }
+            }
             false => SelectItem::UnnamedExpr(column),
         });
     }

@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::scope::{Columns, Item, Relation, Scope, shown};
 use super::{COPIES_BESIDE_STARS, Resolver, folded, ident, idents};
 use crate::copies::{copy, original};
+use crate::postgres::records::starred;
 
 impl Resolver<'_> {
     /// The names of what a select list puts out.
@@ -83,10 +84,11 @@ impl Resolver<'_> {
 }
 
 /// The name of what an item puts out that is one column.
-pub(super) fn output(item: &SelectItem) -> Option<String> {
+pub(crate) fn output(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(folded(name)),
         SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().map(folded),
+        _ if starred(item).is_some() => None,
         SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
         _ => None,
     }

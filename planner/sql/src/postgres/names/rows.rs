@@ -10,10 +10,13 @@ use datafusion::sql::sqlparser::ast::{
     ObjectName, Value,
 };
 
+use millrace_parser::string_value;
+
 use super::scope::{Found, Relation};
 use super::{Resolver, faulty, ident, idents};
 use crate::copies::original;
 use crate::error::Fault;
+use crate::postgres::records::NAMED_ROW;
 use crate::template::call;
 
 /// The functions that take rows.
@@ -30,10 +33,7 @@ impl Resolver<'_> {
     pub(super) fn stars(&self, expr: &mut Expr) -> Result<()> {
         match expr {
             Expr::Function(function) => {
-                let is_row = matches!(
-                    function.name.to_string().to_lowercase().as_str(),
-                    "row" | "pg_row"
-                );
+                let is_row = function.name.to_string().eq_ignore_ascii_case("row");
                 if let FunctionArguments::List(list) = &mut function.args {
                     let mut arguments = Vec::with_capacity(list.args.len());
                     for argument in std::mem::take(&mut list.args) {
@@ -112,8 +112,15 @@ impl Resolver<'_> {
                 .relations()
                 .find(|relation| relation.is_called(std::slice::from_ref(name)));
             if let Some(relation) = row {
-                if let Some(object) = self.object(relation) {
-                    *argument = object;
+                let only =
+                    |columns: &[String]| columns.first().map(|name| relation.column(ident(name.clone())));
+                // A function that gives values has no rows of columns.
+                let value = match relation.is_value {
+                    true => relation.columns(self).and_then(only),
+                    false => self.object(relation),
+                };
+                if let Some(value) = value {
+                    *argument = value;
                 }
                 return Ok(());
             }
@@ -152,7 +159,9 @@ impl Resolver<'_> {
     /// The row of a relation as a value of its own; `None`: its columns are not known.
     pub(super) fn row(&self, relation: &Relation) -> Option<Expr> {
         let (columns, is_missing) = self.members(relation)?;
-        let row = Expr::Tuple(columns.into_iter().map(|(_, value)| value).collect());
+        let name = |name: String| Expr::value(string_value(name));
+        let members = columns.into_iter().flat_map(|(key, value)| [name(key), value]);
+        let row = call(NAMED_ROW, members.collect());
         Some(match is_missing {
             Some(condition) => null_if(condition, row),
             None => row,
@@ -183,7 +192,7 @@ impl Resolver<'_> {
     /// The columns of a relation as an object; `None`: they are not known.
     fn object(&self, relation: &Relation) -> Option<Expr> {
         let (columns, is_missing) = self.members(relation)?;
-        let name = |name: String| Expr::value(Value::SingleQuotedString(name));
+        let name = |name: String| Expr::value(string_value(name));
         let members = columns.into_iter().flat_map(|(key, value)| [name(key), value]);
         let object = call("jsonb_build_object", members.collect());
         Some(match is_missing {

@@ -68,7 +68,7 @@ impl Inner {
         }
         let about = encode(&Hello::Peer { from: self.id }).map_err(RuntimeError::Internal)?;
         let serving = Arc::new(FromOther(Arc::downgrade(self)));
-        let opened = connect(&address, &self.token, &about, serving)
+        let opened = connect(&address, &self.access, &about, serving)
             .await
             .map_err(|_| lost())?;
         *link = Some(opened.clone());

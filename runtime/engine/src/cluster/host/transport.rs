@@ -51,6 +51,11 @@ impl Transport for OverLinks {
         }
     }
 
+    fn memory_permille(&self) -> u32 {
+        let inner = self.0.upgrade();
+        inner.map_or(0, |inner| inner.machine.memory.status().permille())
+    }
+
     fn send(&self, to: WorkerId, message: ToPeer) {
         let Some(inner) = self.0.upgrade() else { return };
         let message = match inner.others.lock().get(&to) {

@@ -140,6 +140,63 @@ async fn windows_that_need_all_rows_take_room_for_what_they_make() {
     }
 }
 
+/// Their values are made at once when the last row of their partition has come.
+#[tokio::test]
+async fn rows_that_wait_for_others_take_room_for_what_is_made_of_them() {
+    let context = context(320 * WIDE_BYTES, 200);
+    let default = "z".repeat(WIDE_BYTES);
+    for (call, fits) in [
+        (
+            "first_value(s) OVER (ORDER BY k ROWS BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING)".to_owned(),
+            true,
+        ),
+        (
+            "first_value(s) OVER (ORDER BY k ROWS BETWEEN UNBOUNDED PRECEDING AND 8000 FOLLOWING)".to_owned(),
+            false,
+        ),
+        ("lead(s) OVER (ORDER BY k)".to_owned(), true),
+        ("lag(s, 8000) OVER (ORDER BY k)".to_owned(), true),
+        (format!("lead(s, 3, '{default}') OVER (ORDER BY k)"), true),
+        (format!("lead(s, 8000, '{default}') OVER (ORDER BY k)"), false),
+        (format!("lag(s, -9000, '{default}') OVER (ORDER BY k)"), false),
+        (
+            "lead(nullif(s, 'y')) IGNORE NULLS OVER (ORDER BY k)".to_owned(),
+            false,
+        ),
+        (
+            "lag(nullif(s, 'y')) IGNORE NULLS OVER (ORDER BY k)".to_owned(),
+            true,
+        ),
+    ] {
+        let outcome = run(&context, &format!("SELECT k, {call} AS wide FROM t")).await;
+        let call: String = call.chars().take(90).collect();
+        match outcome {
+            Ok(batches) => {
+                assert!(fits, "{call}");
+                assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 200);
+            }
+            Err(error) => {
+                assert!(!fits, "{call}: {error}");
+                assert!(error.to_string().contains("A window function"), "{call}: {error}");
+            }
+        }
+    }
+}
+
+/// A default is beside as many rows as there are.
+#[tokio::test]
+async fn a_wide_default_is_put_beside_a_few_rows_at_a_time() {
+    let context = context(usize::MAX, 1_000);
+    let default = "z".repeat(WIDE_BYTES);
+    let sql = format!("SELECT k, lag('y', 2000, '{default}') OVER (ORDER BY k) AS wide FROM t");
+    let batches = run(&context, &sql).await.unwrap();
+    assert_eq!(lengths(&batches, 1), vec![WIDE_BYTES as i64; 1_000]);
+    for batch in &batches {
+        let made: i64 = lengths(std::slice::from_ref(batch), 1).iter().sum();
+        assert!(made <= COPIED_BYTES_MAX as i64, "{made} bytes at once");
+    }
+}
+
 #[tokio::test]
 async fn what_windows_keep_of_their_input_is_charged_and_given_back() {
     let context = context(usize::MAX, 1_000);

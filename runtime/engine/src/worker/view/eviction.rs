@@ -109,6 +109,13 @@ impl Eviction {
 }
 
 impl ViewInstance {
+    /// Bytes of operators' state on a partition, in memory and on disk: what would move with it.
+    pub(crate) fn moved_bytes(&self, stage: usize, partition: usize) -> usize {
+        let instance = self.reduces[stage].get(partition);
+        let here = instance.map_or(0, |instance| instance.lock().state_bytes());
+        here + self.eviction.on_disk[stage][partition].lock().bytes()
+    }
+
     /// The right to a part, for its task, which finds it in memory; none if the stage keeps nothing. `flows`: the task takes its
     /// input while others make it.
     ///

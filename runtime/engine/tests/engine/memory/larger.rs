@@ -95,13 +95,13 @@ async fn a_join_larger_than_memory_is_made_and_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_view_of_ten_times_the_memory_goes_on_and_is_read() {
     let _alone = ALONE.lock().await;
-    let limit = 2 * MB;
+    let limit = MB;
     let (fixture, _directory) = Fixture::spilling(limit).await;
     fixture.create(LARGE, "large", LARGE_SQL).await.unwrap();
-    let rows = 560_000;
-    fixture.write_all(A, rows, 16_000).await;
+    let rows = 280_000;
+    fixture.write_all(A, rows, 8_000).await;
     assert_eq!(fixture.sum(LARGE).await.unwrap(), rows);
-    fixture.write_all(A, rows, 16_000).await;
+    fixture.write_all(A, rows, 8_000).await;
     assert_eq!(fixture.seconds(LARGE).await.unwrap(), vec![2; rows as usize]);
     fixture.until_within(LARGE, limit).await;
     is_larger(&fixture, limit, 10, LARGE_SQL, &[(A, rows)]).await;
@@ -112,14 +112,14 @@ async fn a_view_of_ten_times_the_memory_goes_on_and_is_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outer_join_of_ten_times_the_memory_goes_on_and_is_read() {
     let _alone = ALONE.lock().await;
-    let limit = 2 * MB;
+    let limit = MB;
     let (fixture, _directory) = Fixture::spilling(limit).await;
     let sql = "SELECT a.v, b.v AS n FROM a LEFT JOIN b ON a.v = b.v";
     fixture.create(LARGE, "large", sql).await.unwrap();
-    let rows = 350_000;
-    for first in (0..rows).step_by(25_000) {
-        fixture.write_range(A, first..first + 25_000).await;
-        fixture.write_range(B, first..first + 25_000).await;
+    let rows = 175_000;
+    for first in (0..rows).step_by(12_500) {
+        fixture.write_range(A, first..first + 12_500).await;
+        fixture.write_range(B, first..first + 12_500).await;
     }
     assert_eq!(fixture.sum(LARGE).await.unwrap(), rows * (rows - 1) / 2);
     fixture.until_within(LARGE, limit).await;

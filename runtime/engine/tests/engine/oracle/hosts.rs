@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use millrace_engine::cluster::{Definitions, Host, HostOptions, Left};
-use millrace_mesh::Listener;
-use millrace_mesh::handshake::Token;
+use millrace_mesh::{Access, Listener};
 use millrace_planner::StageGraph;
 use millrace_resource::memory::{Memory, Resident};
 use millrace_resource::spill::state::SpillOptions;
@@ -59,6 +58,10 @@ impl Definitions for NoPlans {
     }
 }
 
+fn access() -> Access {
+    Access::encrypted("token", None).unwrap()
+}
+
 /// A coordinator that hosts can join, and those that have.
 struct Machines {
     fixture: Fixture,
@@ -69,7 +72,7 @@ struct Machines {
 impl Machines {
     async fn over(options: RuntimeOptions) -> Machines {
         let fixture = Fixture::over(options).await;
-        let listener = Listener::bind("127.0.0.1:0", Token::new("token")).await.unwrap();
+        let listener = Listener::bind("127.0.0.1:0", access()).await.unwrap();
         let address = listener.address().to_string();
         fixture.runtime.listen_for_workers(listener, "this build");
         Machines {
@@ -88,7 +91,7 @@ impl Machines {
         let directory = tempfile::tempdir().unwrap();
         let options = HostOptions {
             coordinator: self.address.clone(),
-            token: Token::new("token"),
+            access: access(),
             build: "this build".to_owned(),
             advertised: None,
             cores: 1,
@@ -100,7 +103,7 @@ impl Machines {
             }),
             directory: directory.path().to_owned(),
         };
-        let listener = Listener::bind("127.0.0.1:0", Token::new("token")).await.unwrap();
+        let listener = Listener::bind("127.0.0.1:0", access()).await.unwrap();
         let host = Host::join(options, plans, listener).await.unwrap();
         let id = host.id();
         self.hosts.push((host, directory));

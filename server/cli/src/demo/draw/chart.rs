@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Borders, Chart, Dataset, GraphType};
 
 use super::super::acts::Policy;
-use super::super::frame::{Beside, Frame, Sample, milliseconds};
+use super::super::frame::{Beside, Frame, Sample, in_few_digits};
 
 /// The story's minute; the line grows into it.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ pub fn draw(shown: &Frame, target: &mut ratatui::Frame<'_>, area: Rect) {
             Block::new()
                 .borders(Borders::TOP)
                 .border_style(Style::new().dim())
-                .title(title(shown)),
+                .title(title(shown, usize::from(area.width))),
         )
         .x_axis(Axis::default().bounds([0.0, end.as_secs_f64()]))
         .y_axis(
@@ -58,21 +58,37 @@ fn colour(beside: Beside) -> Color {
     }
 }
 
-/// What the line is, and what its colours mean, with the numbers of each.
-fn title(shown: &Frame) -> Line<'static> {
-    let mut spans = vec![Span::raw(" fresh after ")];
-    let kinds = [
-        (Beside::Nothing, "alone"),
-        (Beside::Heavy(Policy::Pausing), "SELECTs paused"),
-        (Beside::Heavy(Policy::InTurn), "in turn"),
-        (Beside::Kill, "kill -9"),
-    ];
-    for (beside, name) in kinds {
-        if let Some([median, _]) = shown.freshness(beside) {
-            spans.push(format!("{} {name}  ", milliseconds(median)).fg(colour(beside)));
+/// What the line is, and what its colours mean, with the numbers of each; in fewer words where there is no room.
+fn title(shown: &Frame, width: usize) -> Line<'static> {
+    let named = |paused: &str, gap: &str| {
+        let kinds = [
+            (Beside::Nothing, "alone"),
+            (Beside::Heavy(Policy::Pausing), paused),
+            (Beside::Heavy(Policy::InTurn), "in turn"),
+            (Beside::Kill, "kill -9"),
+        ];
+        let mut spans = vec![Span::raw(" fresh after ")];
+        for (beside, name) in kinds {
+            if let Some([median, _]) = shown.freshness(beside) {
+                spans.push(format!("{} {name}{gap}", rounded(median)).fg(colour(beside)));
+            }
         }
+        Line::from(spans)
+    };
+    let long = named("SELECTs paused", "  ");
+    if long.width() <= width {
+        long
+    } else {
+        named("paused", " ")
     }
-    Line::from(spans)
+}
+
+/// A duration in few letters.
+fn rounded(duration: Duration) -> String {
+    match duration.as_secs_f64() * 1000.0 {
+        long if (100.0..1000.0).contains(&long) => format!("{long:.0} ms"),
+        _ => in_few_digits(duration),
+    }
 }
 
 /// The samples in stretches of one kind, each point the slowest of its part of the width.

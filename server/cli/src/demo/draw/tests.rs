@@ -61,7 +61,7 @@ fn frame(act: usize) -> Frame {
             &["maker", "flights", "planes", "miles"],
             &[
                 &["BOEING", "803", "389", "1123456"],
-                &["AIRBUS", "402", "98", "498765"],
+                &["MCDONNELL DOUGLAS AIRCRAFT CO", "402", "98", "498765"],
             ],
         ),
     ];
@@ -74,6 +74,7 @@ fn frame(act: usize) -> Frame {
         33..39 => Beside::Alone,
         39..45 => Beside::Heavy(Policy::Pausing),
         45..51 => Beside::Heavy(Policy::InTurn),
+        51 => Beside::Kill,
         _ => Beside::Nothing,
     };
     let end = [8, 15, 20, 25, 33, 39, 45, 51, 56, 60][act];
@@ -83,6 +84,7 @@ fn frame(act: usize) -> Frame {
             freshness: match beside(second) {
                 Beside::Heavy(Policy::Pausing) => Duration::from_micros(3_900),
                 Beside::Heavy(Policy::InTurn) => Duration::from_millis(210),
+                Beside::Kill => Duration::from_millis(433),
                 _ => Duration::from_micros(2_100),
             },
             beside: beside(second),
@@ -98,7 +100,7 @@ fn frame(act: usize) -> Frame {
             Killed {
                 process: 4711,
                 acknowledged: 22_140,
-                on_its_way: (45, true),
+                on_its_way: (45, false),
                 ready_after: Duration::from_millis(412),
                 down_for: Duration::from_millis(433),
             },
@@ -153,6 +155,22 @@ fn all_views_and_the_update_at_200x60() {
     insta::assert_snapshot!(text(&frame(4), (200, 60)));
 }
 
+/// Every word of the SQL is there, behind the one before it, wherever it was wrapped.
+fn sql_is_whole(act: usize, screen: &str) {
+    let mut rest = screen.split_once("───").unwrap().1;
+    for word in ACTS[act].sql().split_whitespace() {
+        rest = rest
+            .split_once(word)
+            .unwrap_or_else(|| panic!("{word} of act {act} is missing\n{screen}"))
+            .1;
+    }
+}
+
+#[test]
+fn the_longest_query_has_the_whole_width_at_80x24() {
+    insta::assert_snapshot!(text(&frame(3), (80, 24)));
+}
+
 #[test]
 fn every_act_has_its_words_its_sql_and_where_to_connect() {
     for (number, act) in ACTS.iter().enumerate() {
@@ -176,11 +194,14 @@ fn every_act_has_its_words_its_sql_and_where_to_connect() {
                     "{expected} in act {number} at {size:?}\n{screen}"
                 );
             }
-            // Every word of the SQL, wherever it was wrapped.
-            for word in act.sql().split_whitespace() {
+            sql_is_whole(number, &screen);
+            // With what came of it, too, and that is whole.
+            let screen = text(&frame(number), size);
+            sql_is_whole(number, &screen);
+            for expected in ["45 flights, not arrived, sent again", "433 ms kill -9"] {
                 assert!(
-                    screen.contains(word),
-                    "{word} in act {number} at {size:?}\n{screen}"
+                    act.event != Event::Kill || screen.contains(expected),
+                    "{expected} at {size:?}\n{screen}"
                 );
             }
         }

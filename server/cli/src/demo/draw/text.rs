@@ -11,8 +11,26 @@ use crate::table::ResultTable;
 /// Between the columns of a table.
 const GAP: &str = "  ";
 
-/// SQL with its keywords coloured: the words of capital letters.
-pub fn sql_lines(sql: &str) -> Vec<Line<'static>> {
+/// SQL in lines of at most so many columns, broken between words.
+pub fn folded(sql: &str, width: usize) -> Vec<String> {
+    let mut folded: Vec<String> = vec![];
+    for line in sql.lines() {
+        let mut last = String::new();
+        for word in line.split_inclusive(' ') {
+            let length = last.chars().count() + word.trim_end().chars().count();
+            if length > width && !last.trim().is_empty() {
+                folded.push(last.trim_end().to_owned());
+                last.clear();
+            }
+            last.push_str(word);
+        }
+        folded.push(last.trim_end().to_owned());
+    }
+    folded
+}
+
+/// Lines of SQL with the keywords coloured: the words of capital letters.
+pub fn sql_lines(lines: &[String]) -> Vec<Line<'static>> {
     let word = |text: &str| {
         let is_keyword = text.len() > 1 && text.chars().all(|letter| letter.is_ascii_uppercase());
         if is_keyword {
@@ -21,7 +39,8 @@ pub fn sql_lines(sql: &str) -> Vec<Line<'static>> {
             Span::raw(text.to_owned())
         }
     };
-    sql.lines()
+    lines
+        .iter()
         .map(|line| {
             Line::from_iter(line.split_inclusive([' ', '(', ')', ',']).flat_map(|part| {
                 let end = part.trim_end_matches([' ', '(', ')', ',']).len();

@@ -171,16 +171,15 @@ function Sample({ name }: { name: string }) {
   const isThere = connection.value === "ok";
   useEffect(() => {
     if (!isThere) return;
-    let [isOld, isDone] = [false, false];
+    let isOld = false;
     const running = runStatements([WITHOUT_WAITING, `SELECT * FROM ${name} LIMIT ${SAMPLE_ROWS}`], true, () => {});
     setResult(undefined);
     running.results
       .then((results) => !isOld && setResult(results.at(-1)))
-      .catch(() => {})
-      .finally(() => (isDone = true));
+      .catch(() => {});
     return () => {
       isOld = true;
-      if (!isDone) running.cancel();
+      running.leave();
     };
   }, [name, round, isThere]);
   return (

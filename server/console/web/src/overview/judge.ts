@@ -31,7 +31,7 @@ function judged(node: Node): [Node["status"], string | undefined] {
   const late = isView ? lateText(node) : undefined;
   if (late !== undefined) return ["behind", [late, waitText(node), node.useful?.analysis?.verdict].filter((text) => text !== undefined).join("; ")];
   if (node.error) return ["errors", errorsText(node)];
-  return [node.rate ? "ok" : "idle", undefined];
+  return [node.isActive ? "ok" : "idle", undefined];
 }
 
 /** Why a view is behind: its epoch takes long, or more comes than it can take. */

@@ -62,6 +62,8 @@ export interface Job {
 /** A relation with what its counters have grown by in a second, and what else is known of it. */
 export interface Measured extends Relation {
   rate: number | undefined;
+  /** Whether it has something to do: rows come to it, it works, or it puts something out. Not all that work puts something out. */
+  isActive: boolean;
   cores: number | undefined;
   /** For how long its epoch has been under way, if that is long enough to be seen (seconds). */
   underWay: number | undefined;
@@ -102,6 +104,13 @@ export interface Overview {
   edges: Edge[];
 }
 
+/** A row of `mr_catalog.dependencies`. */
+export interface Dependency {
+  relation: number;
+  reads: number;
+  what: string;
+}
+
 /** Whole, and asked for each second: to choose columns and rows takes the server a third of the time more. */
 const RELATIONS = "SELECT * FROM mr_catalog.relations";
 const DEPENDENCIES = "SELECT relation, reads, what FROM mr_catalog.dependencies";
@@ -125,7 +134,7 @@ let ages = new Map<number, number>();
 let standing = new Map<number, { waiting: number; changes: number; since: number }>();
 let known = "";
 let database = "";
-let dependencies: { relation: number; reads: number; what: string }[] = [];
+let dependencies: Dependency[] = [];
 /** What the last answer gave a reason to ask. */
 let wanted: (keyof typeof MORE)[] = [];
 /** What a sink to files keeps rows for if its options do not say it (seconds). */
@@ -175,14 +184,17 @@ export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
   // Rows wait at any moment where some come: what for is of interest where that takes long.
   const isLate = (row: Relation) => (row.rows_waiting ?? 0) > 0 && ((row.freshness_us ?? 0) > AGE_SEEN * 1e6 || at - (standing.get(row.id)?.since ?? at) > AGE_SEEN);
   if (underWay.size > 0 || shown.some(isLate)) wanted.push("flow");
+  const rates = new Map(shown.map((row) => [row.id, history.count(`${row.id}.rate`, at, row.changes)]));
   return shown.map((row): Measured => {
     const now = row.pipeline === null ? undefined : underWay.get(row.pipeline);
-    const rate = history.count(`${row.id}.rate`, at, row.changes);
+    const rate = rates.get(row.id);
     const busy = history.count(`${row.id}.busy`, at, row.busy_us);
-    if (row.freshness_us != null && (rate ?? 0) > 0) history.note(`${row.id}.freshness`, at, row.freshness_us / 1e6);
+    const isActive = (rate ?? 0) > 0 || (busy ?? 0) > 0 || takesRows(row.id, dependencies, rates);
+    if (row.freshness_us != null && isActive) history.note(`${row.id}.freshness`, at, row.freshness_us / 1e6);
     return {
       ...row,
       rate,
+      isActive,
       // The work of an epoch is counted when it is committed: it was done in all of its time.
       cores: busy === undefined || now ? undefined : busy / 1e6 / (1 + (before.get(row.pipeline ?? 0) ?? 0)),
       underWay: now,
@@ -193,6 +205,20 @@ export async function askRelations(signal: AbortSignal): Promise<Measured[]> {
       waitsFor: flow.find((entry) => entry.relation === row.id)?.waits_for,
     };
   });
+}
+
+/** Whether rows come to a relation: from what it reads, or through views that are not stored and have no rate of their own. */
+export function takesRows(id: number, edges: Dependency[], rates: Map<number, number | undefined>): boolean {
+  const seen = new Set([id]);
+  for (const reader of seen) {
+    for (const { relation, reads, what } of edges) {
+      if (relation !== reader || what !== "rows" || !rates.has(reads)) continue;
+      const rate = rates.get(reads);
+      if ((rate ?? 0) > 0) return true;
+      if (rate === undefined) seen.add(reads);
+    }
+  }
+  return false;
 }
 
 /** Asks once for how long sinks with something to deliver keep it by their own options. */

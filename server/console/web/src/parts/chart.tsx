@@ -3,7 +3,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { marks, value as written } from "../format";
-import { colour, isDark } from "../theme";
+import { colour, isDark, series } from "../theme";
+import { LETTER, acrossRange, nameTexts, timeInFull, timeMarks, timeTexts, upRange } from "./axis";
 
 export interface Line {
   label: string;
@@ -22,6 +23,8 @@ export interface ChartProps {
   format?(value: number): string;
   /** The axis goes up to this at least, so that next to nothing does not look like much. */
   top?: number;
+  /** The axis need not begin at zero, where all values are far from it. */
+  free?: boolean;
   /** Times are those of the server, not of the clock on the wall. */
   utc?: boolean;
   /** Each line on top of those before it. */
@@ -32,25 +35,18 @@ export interface ChartProps {
   label: string;
 }
 
-const COLOURS = 8;
 /** The line above a chart: what is drawn, and the value that one points at (pixels). */
 const READING = 18;
-/** Between two marks of a time axis. */
-const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800, 2592000, 31536000];
-
-/** A time of an axis: of the day, or the day where it begins. */
-function clock(seconds: number, utc: boolean | undefined): string {
-  const at = new Date(seconds * 1000);
-  const time = at.toLocaleTimeString("en-GB", utc ? { timeZone: "UTC" } : {});
-  return time === "00:00:00" ? at.toLocaleDateString("sv-SE", utc ? { timeZone: "UTC" } : {}) : time;
+/** Marks of time for which there is room; of what is measured once in a while none within a second. */
+function marksAcross(width: number, span: number, utc: boolean): number {
+  const room = (width - 60) / (utc && span < 10 ? 105 : 85);
+  return utc ? room : Math.min(room, Math.max(1, span));
 }
 
 /** A place across, as it is read. */
 function across(props: ChartProps, x: number): string {
   if (props.names) return props.names[x] ?? "";
-  if (!props.time) return written(x);
-  const at = new Date(x * 1000);
-  return at.toLocaleString("sv-SE", props.utc ? { timeZone: "UTC" } : {});
+  return props.time ? timeInFull(x, props.utc ?? false) : written(x);
 }
 
 /** The values at one place, as they are read. */
@@ -71,30 +67,40 @@ function stacked(lines: Line[]): (number | null)[][] {
 function options(props: ChartProps, width: number, height: number, point: (at: number | undefined) => void): uPlot.Options {
   const [ink, grid] = [colour("ink-soft"), colour("line")];
   const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "11px system-ui" };
-  const names = props.names;
+  const utc = props.utc ?? false;
+  const up = (values: number[]) => (props.format ? values.map(props.format) : marks(values));
+  // The last mark is as wide as its text.
+  const isShort = utc && props.time && (props.x[props.x.length - 1] ?? 0) - (props.x[0] ?? 0) < 10;
+  const right = isShort ? 50 : 32;
+  const names = props.names && nameTexts(props.names, width - 60);
   return {
     width,
     height,
-    tzDate: props.utc ? (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : undefined,
+    padding: [null, names ? null : right, null, names ? Math.max(0, names.left - 42) : null],
     hooks: { setCursor: [(plot) => point(plot.cursor.idx ?? undefined)] },
     cursor: { drag: { x: false, y: false }, points: { size: 6 } },
     legend: { show: props.lines.length > 1, live: false },
     scales: {
-      x: { time: props.time ?? false, range: names ? () => [-0.6, names.length - 0.4] : undefined },
-      y: { range: (_, low, high) => range(low, high, props.top) },
+      x: { time: false, range: names ? () => [-0.6, names.texts.length - 0.4] : (plot) => acrossRange(plot.data[0], props.time ?? false) },
+      y: { range: (_, low, high) => upRange(low, high, props.top ?? 0, (props.free ?? false) && !props.bars) },
     },
     axes: [
       names
-        ? { ...axis, size: 30, splits: () => names.map((_, at) => at), values: () => names.map(shorten(width / Math.max(1, names.length))) }
+        ? { ...axis, size: names.below, rotate: names.aslant ? 45 : 0, grid: { show: false }, splits: () => names.texts.map((_, at) => at), values: () => names.texts }
         : props.time
-          ? { ...axis, size: 30, space: 80, incrs: SECONDS, values: (_, ticks) => ticks.map((tick) => clock(tick, props.utc)) }
-          : { ...axis, size: 30, values: (_, ticks) => marks(ticks) },
-      { ...axis, space: 26, size: (_, values) => 16 + 6.5 * Math.max(4, ...(values ?? []).map((value) => value.length)), values: (_, ticks) => (props.format ? ticks.map(props.format) : marks(ticks)) },
+          ? {
+              ...axis,
+              size: utc ? 42 : 30,
+              splits: (plot, _, low, high) => timeMarks(low, high, marksAcross(plot.width, high - low, utc), utc),
+              values: (_, ticks) => timeTexts(ticks, utc, utc),
+            }
+          : { ...axis, size: 30, space: (_, __, low, high) => 18 + LETTER * Math.max(...marks([low, low + (high - low) / 10, high]).map((text) => text.length)), values: (_, ticks) => marks(ticks) },
+      { ...axis, space: 26, size: (_, values) => 16 + LETTER * Math.max(4, ...(values ?? []).map((value) => value.length)), values: (_, ticks) => up(ticks) },
     ],
     series: [
-      { label: props.time ? "time" : "x" },
+      {},
       ...props.lines.map((line, at): uPlot.Series => {
-        const stroke = colour(`series-${(at % COLOURS) + 1}`);
+        const stroke = colour(series(at));
         return {
           label: line.label,
           stroke,
@@ -107,17 +113,6 @@ function options(props: ChartProps, width: number, height: number, point: (at: n
     ],
     bands: props.stacked ? props.lines.slice(1).map((_, at) => ({ series: [at + 2, at + 1] as [number, number] })) : undefined,
   };
-}
-
-/** From where to where the values go: with nothing between, they have room above them. */
-function range(low: number | null, high: number | null, top = 0): [number, number] {
-  const [from, to] = [Math.min(0, low ?? 0), Math.max(top, high ?? 0)];
-  return from === to ? [0, 1] : [from * 1.08, to * 1.08];
-}
-
-function shorten(pixels: number): (name: string) => string {
-  const letters = Math.max(2, Math.floor(pixels / 7));
-  return (name) => (name.length > letters ? `${name.slice(0, letters - 1)}…` : name);
 }
 
 /** A chart over time, or its room while there is nothing to draw yet, and why. */
@@ -134,10 +129,11 @@ export function Chart(props: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const [pointed, point] = useState<number | undefined>();
+  const [width, widen] = useState(0);
   const height = (props.height ?? 160) - READING;
   const dark = isDark.value;
   // What a plot is made for; when it is another one, the plot is made anew.
-  const shape = JSON.stringify([props.lines.map((line) => line.label), props.bars, props.stacked, props.names, props.time, props.utc, dark, height]);
+  const shape = JSON.stringify([props.lines.map((line) => line.label), props.bars, props.stacked, props.names, props.time, props.utc, props.free, dark, height, width]);
   const data = [props.x, ...(props.stacked ? stacked(props.lines) : props.lines.map((line) => line.values))] as uPlot.AlignedData;
   useEffect(() => {
     const element = box.current;
@@ -146,7 +142,10 @@ export function Chart(props: ChartProps) {
     const made = new uPlot(options(props, Math.max(120, element.clientWidth), height - legend, point), data, element);
     plot.current = made;
     const observer = new ResizeObserver(() => {
-      made.setSize({ width: Math.max(120, element.clientWidth), height: height - legend });
+      const width = Math.max(120, element.clientWidth);
+      // Names stand otherwise where there is more room, or less.
+      if (props.names && width !== made.width) widen(width);
+      else made.setSize({ width, height: height - legend });
     });
     observer.observe(element);
     return () => {

@@ -23,26 +23,29 @@ export interface Column<T> {
   cell(row: T): ComponentChildren;
 }
 
-/** A table of a few rows. */
+/** With more columns, each row is a block of its own where the page is narrow. */
+const BESIDE_MAX = 4;
+
+/** A table of a few rows. The roles are those of its elements, which lose them where they are drawn as blocks. */
 export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]; empty: string; mark?(row: T): string }) {
   if (props.rows.length === 0) return <p class="quiet">{props.empty}</p>;
   return (
     <div class="table-box" tabIndex={0} role="group" aria-label={props.label}>
-      <table>
-        <thead>
-          <tr>
+      <table role="table" class={props.columns.length > BESIDE_MAX ? "folds" : ""}>
+        <thead role="rowgroup">
+          <tr role="row">
             {props.columns.map((column) => (
-              <th key={column.head} scope="col" class={column.number ? "number" : ""} data-tip={column.tip} tabIndex={0}>
+              <th key={column.head} role="columnheader" scope="col" class={column.number ? "number" : ""} data-tip={column.tip} tabIndex={0}>
                 {column.head}
               </th>
             ))}
           </tr>
         </thead>
-        <tbody>
+        <tbody role="rowgroup">
           {props.rows.map((row, at) => (
-            <tr key={at} class={props.mark?.(row) ?? ""}>
+            <tr key={at} role="row" class={props.mark?.(row) ?? ""}>
               {props.columns.map((column) => (
-                <td key={column.head} class={column.number ? "number" : ""}>
+                <td key={column.head} role="cell" data-head={column.head} class={column.number ? "number" : ""}>
                   {column.cell(row)}
                 </td>
               ))}

@@ -49,6 +49,7 @@ export interface Batch {
   execution_us: number | null;
   workers: number;
   writes_waiting: number;
+  epoch_age_us: number | null;
 }
 
 export interface Job {

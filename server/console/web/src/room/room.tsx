@@ -146,6 +146,7 @@ function Pipelines({ facts }: { facts: Facts }) {
         columns={[
           { head: "pipeline", tip: TERMS.pipeline, cell: (row) => row.pipeline },
           { head: "epoch", number: true, tip: TERMS.epoch, cell: (row) => count(row.epoch) },
+          { head: "under way for", number: true, tip: TERMS.epochAge, cell: (row) => duration(row.epoch_age_us === null ? null : row.epoch_age_us / 1e6) },
           { head: "inputs", number: true, tip: TERMS.inputs, cell: (row) => count(row.sources) },
           { head: "views", number: true, tip: TERMS.views, cell: (row) => count(row.views) },
           { head: "group", number: true, tip: TERMS.group, cell: (row) => plural(row.group_size, "epoch") },
@@ -210,9 +211,9 @@ function Jobs({ facts }: { facts: Facts }) {
             head: "progress",
             tip: "The share of what was there before it that it has read.",
             cell: (row) => (
-              <>
+              <span class="progress">
                 <progress value={row.percent} max={100} aria-label={`progress of ${row.view}`} /> {row.percent.toFixed(0)} %
-              </>
+              </span>
             ),
           },
           { head: "rows", number: true, tip: "Rows that were there before it: read so far, and all of them.", cell: (row) => `${short(row.rows_done)} of ${short(row.rows_total)}` },

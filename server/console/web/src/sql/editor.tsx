@@ -57,6 +57,27 @@ export interface EditorProps {
   handle(handle: EditorHandle): void;
 }
 
+/** What is typed over a selection is written here: a browser would write the style of what was there beside it, which the page's policy forbids. */
+function replaceSelected(event: InputEvent, view: EditorView): boolean {
+  const { from, to, empty } = view.state.selection.main;
+  const text = event.data;
+  if (event.inputType !== "insertText" || !text || empty || view.composing || view.state.selection.ranges.length > 1) return false;
+  const insert = () => view.state.update(view.state.replaceSelection(text), { userEvent: "input.type", scrollIntoView: true });
+  if (!view.state.facet(EditorView.inputHandler).some((handler) => handler(view, from, to, text, insert))) view.dispatch(insert());
+  return true;
+}
+
+const KEYS = "editor-keys";
+
+/** The keys of the editor, while one is in it. */
+export function EditorKeys() {
+  return (
+    <span class="editor-keys" id={KEYS}>
+      <kbd>Ctrl-Enter</kbd> runs, <kbd>Ctrl-Space</kbd> completes, <kbd>Escape</kbd> leaves the editor, then <kbd>Tab</kbd> goes on
+    </span>
+  );
+}
+
 const keywords = keywordCompletionSource(dialect, true);
 
 export function Editor(props: EditorProps) {
@@ -101,7 +122,8 @@ export function Editor(props: EditorProps) {
           look,
           placeholder(props.hint),
           EditorView.lineWrapping,
-          EditorView.contentAttributes.of({ "aria-label": props.label }),
+          EditorView.contentAttributes.of({ "aria-label": props.label, "aria-describedby": KEYS }),
+          EditorView.domEventHandlers({ beforeinput: replaceSelected }),
           // Whoever leaves the editor is done with the word: a list that was about to come does not come then.
           EditorView.domEventHandlers({ blur: (_, view) => void closeCompletion(view) }),
           EditorView.updateListener.of((update) => {

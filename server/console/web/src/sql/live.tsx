@@ -77,7 +77,7 @@ function OverTime({ following }: { following: Following }) {
         <NumberColumn columns={rows.columns} value={column} onChange={choose} />
         {rows.total > lines.length && <span class="quiet">{lines.length} of {plural(rows.total, "row")}</span>}
       </p>
-      {x.length === 0 ? <p class="quiet">Nothing was seen for a second yet.</p> : <Chart label="values over time" x={x} lines={lines} time unit={unit} height={360} />}
+      {x.length === 0 ? <p class="quiet">Nothing was seen for a second yet.</p> : <Chart label="values over time" x={x} lines={lines} time free unit={unit} height={360} />}
     </div>
   );
 }

@@ -2,7 +2,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { Chart } from "../parts/chart";
 import type { Cell, Result } from "../result";
-import { BARS_MAX, guess, isNumber, points } from "./points";
+import { BARS_MAX, ROW_NUMBER, guess, isNumber, points } from "./points";
 
 export function ResultChart(props: { columns: Result["columns"]; rows: readonly Cell[][]; height: number }) {
   const first = useMemo(() => guess(props.columns), [props.columns]);
@@ -24,6 +24,7 @@ export function ResultChart(props: { columns: Result["columns"]; rows: readonly 
                 {column.name}
               </option>
             ))}
+            <option value={ROW_NUMBER}>number of the row</option>
           </select>
         </label>
         <NumberColumn columns={props.columns} value={y} onChange={(at) => choose([x, at])} />
@@ -31,7 +32,7 @@ export function ResultChart(props: { columns: Result["columns"]; rows: readonly 
         {plot.names && props.rows.length > BARS_MAX && <span class="quiet">the first {BARS_MAX} rows</span>}
       </p>
       <Chart
-        label={name}
+        label={`${name} by ${props.columns[x]?.name ?? "row"}`}
         x={plot.x}
         lines={[{ label: name, values: plot.y }]}
         time={plot.time}
@@ -39,6 +40,7 @@ export function ResultChart(props: { columns: Result["columns"]; rows: readonly 
         bars={plot.names !== undefined}
         unit={name}
         height={props.height}
+        free
         utc
       />
     </div>

@@ -34,11 +34,17 @@ export function number(cell: Cell | undefined): number | null {
 /** Seconds since 1970 of a date or a time; without a zone it is UTC. */
 function seconds(cell: Cell | undefined, type: string): number {
   const text = cell != null && type !== "date" && !/([+-]\d\d(:?\d\d)?|Z)$/.test(cell.slice(11)) ? `${cell}+00` : cell;
-  return (instant(text) ?? NaN) / 1000;
+  // A Date has milliseconds, and a time six digits.
+  const digits = /\.\d{3}(\d{1,3})/.exec(cell ?? "")?.[1]?.padEnd(3, "0") ?? "0";
+  return (instant(text) ?? NaN) / 1000 + Number(digits) / 1e6;
 }
+
+/** In place of a column across: the number of the row, from 1. */
+export const ROW_NUMBER = -1;
 
 /** The points of two columns: over time, over numbers, or a bar for each name. */
 export function points(columns: Result["columns"], rows: readonly Cell[][], xAt: number, yAt: number): Plot {
+  if (xAt === ROW_NUMBER) return { x: rows.map((_, at) => at + 1), y: rows.map((row) => number(row[yAt])), time: false };
   const type = columns[xAt]?.type ?? "";
   if (TIMES.has(type) || NUMBERS.has(type)) {
     const time = TIMES.has(type);
@@ -57,10 +63,12 @@ export function points(columns: Result["columns"], rows: readonly Cell[][], xAt:
 
 /** Which columns a chart has first: x and y. `undefined`: there is no number to draw. */
 export function guess(columns: Result["columns"]): [number, number] | undefined {
+  const isValue = columns.map((column) => NUMBERS.has(column.type));
   const time = columns.findIndex((column) => TIMES.has(column.type));
   const text = columns.findIndex((column) => isName(column.type));
-  const x = time >= 0 ? time : text >= 0 ? text : 0;
-  const y = columns.findIndex((column, at) => at !== x && NUMBERS.has(column.type));
-  if (y >= 0) return [x, y];
-  return columns.length === 1 && NUMBERS.has(columns[0]?.type ?? "") ? [0, 0] : undefined;
+  const x = time >= 0 ? time : text >= 0 ? text : isValue.filter(Boolean).length > 1 ? isValue.indexOf(true) : ROW_NUMBER;
+  // A number before a name or a time is a key, more often than a value.
+  const behind = isValue.indexOf(true, x + 1);
+  const y = behind >= 0 ? behind : isValue.indexOf(true);
+  return y >= 0 ? [x, y] : undefined;
 }

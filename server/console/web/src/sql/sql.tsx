@@ -5,7 +5,7 @@ import { DemoOffer } from "../parts/demo";
 import { Icon } from "../parts/icon";
 import { handedSql } from "../route";
 import { cellText } from "../text";
-import { Editor, type EditorHandle } from "./editor";
+import { Editor, EditorKeys, type EditorHandle } from "./editor";
 import { Live } from "./live";
 import { forgetAll, past } from "./past";
 import { Results } from "./results";
@@ -41,7 +41,7 @@ export function SqlPage() {
           <Editor
             start={editorText()}
             label="SQL"
-            hint="SELECT …   Ctrl-Enter runs, Ctrl-Space completes"
+            hint="SELECT …"
             onRun={runIt}
             onChange={keepText}
             handle={(handle) => (editor.current = handle)}
@@ -64,6 +64,7 @@ export function SqlPage() {
             <Icon name="clock" /> History
           </button>
           {now && <Stopwatch begun={now.begun} />}
+          <EditorKeys />
         </p>
         {showsPast && <PastList onChoose={(sql) => (editor.current?.set(sql), editor.current?.focus(), setShowsPast(false))} />}
         {message.value && (

@@ -7,7 +7,7 @@ import { DemoOffer } from "../parts/demo";
 import { Icon } from "../parts/icon";
 import { Empty, Panel } from "../parts/panel";
 import { handedTime } from "../route";
-import { Editor, type EditorHandle } from "../sql/editor";
+import { Editor, EditorKeys, type EditorHandle } from "../sql/editor";
 import { ErrorText } from "../sql/results";
 import { Stopwatch } from "../sql/sql";
 import { cellText } from "../text";
@@ -92,6 +92,7 @@ export function TimePage() {
               </button>
             )}
             {now && <Stopwatch begun={now.begun} />}
+            <EditorKeys />
           </p>
         </Panel>
         <Panel title="A view, while it runs">

@@ -1,14 +1,13 @@
 // A run as a picture: each resource a band, each monotask a bar in the colour of its stage.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { bytes, duration, plural } from "../format";
-import { colour, isDark } from "../theme";
+import { colour, isDark, series } from "../theme";
 import { groups, taskGroups, type Bar, type Group } from "./lanes";
 import type { Profile } from "./profile";
 
 const LANE = 15;
 const GAP = 18;
 const AXIS = 22;
-const COLOURS = 8;
 /** A bar is never thinner than this. */
 const BAR_MIN = 1;
 
@@ -21,7 +20,7 @@ interface Place {
 
 /** The class and colour of a stage. */
 export function stageColour(stage: number): string {
-  return colour(`series-${(stage % COLOURS) + 1}`);
+  return colour(series(stage));
 }
 
 function heightOf(all: Group[]): number {

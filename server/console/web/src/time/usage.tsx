@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { bytes, count, duration, percent } from "../format";
 import { Panel, Table } from "../parts/panel";
 import { TERMS } from "../terms";
+import { series } from "../theme";
 import { resourceName, type Profile, type Usage } from "./profile";
 import { Timeline } from "./timeline";
 
@@ -23,7 +24,7 @@ export function Monotasks({ profile, note, aside }: { profile: Profile; note?: s
       <ul class="stage-legend">
         {used.map((stage) => (
           <li key={stage.id} data-tip={TERMS.stage} tabIndex={0}>
-            <i class={`series-${(stage.id % 8) + 1}`} /> <b>stage {stage.id}</b> {stage.name}
+            <i class={series(stage.id)} /> <b>stage {stage.id}</b> {stage.name}
           </li>
         ))}
       </ul>

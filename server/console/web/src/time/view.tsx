@@ -4,6 +4,7 @@ import { bytes, count, duration, percent, plural, rate } from "../format";
 import { Panel, Table } from "../parts/panel";
 import { Metric } from "../parts/tip";
 import { TERMS } from "../terms";
+import { series } from "../theme";
 import type { HeadRoom, Profile, ViewRun } from "./profile";
 import { Monotasks, UsageTable, usesOf } from "./usage";
 import { WhatIf } from "./whatif";
@@ -97,7 +98,7 @@ export function ViewTime({ run }: { run: ViewRun }) {
                   <b>{stage.id}</b> {names.get(stage.id) ?? ""}
                 </span>
                 <div class="bar-track">
-                  <div class={`bar series-${(stage.id % 8) + 1}`} style={{ width: `${Math.min(100, Math.max(0.5, stage.cpu * 100))}%` }} />
+                  <div class={`bar ${series(stage.id)}`} style={{ width: `${Math.min(100, Math.max(0.5, stage.cpu * 100))}%` }} />
                   <i class="mark" style={{ left: `${Math.min(100, stage.busiest_share * 100)}%` }} />
                 </div>
                 <span class="number">{percent(stage.cpu)}</span>

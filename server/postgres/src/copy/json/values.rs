@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, ListArray, StringArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, Fields};
 
+use super::read_type;
 use crate::error::input::shortened;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::composite::put_quoted;
 use crate::types::json::Node;
 use crate::types::parse::number::decimal;
 use crate::types::parse::{self, CellError};
@@ -81,8 +83,50 @@ fn text<'a>(target: &Field, read: &DataType, node: &'a Node<'_>) -> SqlResult<Op
         }
         Node::Plain(token) => Some(Cow::Borrowed(token.as_ref())),
         Node::Text(text) => Some(Cow::Borrowed(text.as_str())),
-        Node::Array(_) | Node::Object(_) => return Err(does_not_fit(target, node)),
+        Node::Object(members) => match target.data_type() {
+            DataType::Struct(fields) => Some(Cow::Owned(record(fields, members)?)),
+            _ => return Err(does_not_fit(target, node)),
+        },
+        Node::Array(nodes) => match target.data_type() {
+            DataType::List(item) => Some(Cow::Owned(array(item, nodes)?)),
+            _ => return Err(does_not_fit(target, node)),
+        },
     })
+}
+
+/// An object as the text of a row. Members that the type has not are passed over, as those of a document are that no column has.
+fn record(fields: &Fields, members: &[(String, Node<'_>)]) -> SqlResult<String> {
+    let mut out = String::from("(");
+    for (index, field) in fields.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        let member = members.iter().find(|(name, _)| name == field.name());
+        if let Some((_, node)) = member
+            && let Some(value) = text(field, &read_type(field), node)?
+        {
+            put_quoted(&value, &mut out);
+        }
+    }
+    out.push(')');
+    Ok(out)
+}
+
+/// Elements as the text of an array.
+fn array(item: &Field, nodes: &[Node<'_>]) -> SqlResult<String> {
+    let mut out = String::from("{");
+    for (index, node) in nodes.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        match text(item, &read_type(item), node)? {
+            None => out.push_str("NULL"),
+            Some(value) if matches!(item.data_type(), DataType::List(_)) => out.push_str(&value),
+            Some(value) => put_quoted(&value, &mut out),
+        }
+    }
+    out.push('}');
+    Ok(out)
 }
 
 /// The values of a column, one for each document, as the type that it is read as.

@@ -108,8 +108,8 @@ fn split(text: &str, item: &FieldRef, elements: &mut Vec<Option<String>>) -> Sql
     if body.trim().is_empty() {
         return Ok(());
     }
-    let mut current = String::new();
-    let mut quoted = false;
+    let junk = || bad("Unexpected array element.");
+    let mut element = Element::default();
     let mut in_quotes = false;
     let mut depth = 0_usize;
     let mut characters = body.chars();
@@ -118,61 +118,84 @@ fn split(text: &str, item: &FieldRef, elements: &mut Vec<Option<String>>) -> Sql
         match next {
             Some('\\') => {
                 if depth > 0 {
-                    current.push('\\');
-                } else {
-                    quoted = true;
+                    element.text.push('\\');
+                } else if !in_quotes && element.is_quoted {
+                    return Err(junk());
                 }
-                current.push(characters.next().ok_or_else(|| bad("Unexpected end of input."))?);
+                let escaped = characters.next().ok_or_else(|| bad("Unexpected end of input."))?;
+                element.push(escaped);
+                element.is_escaped = true;
             }
-            Some('"') => {
+            Some('"') if depth > 0 => {
                 in_quotes = !in_quotes;
-                if depth > 0 {
-                    current.push('"');
-                } else {
-                    if in_quotes && !quoted && !current.trim().is_empty() {
-                        return Err(bad("Incorrectly quoted array element."));
-                    }
-                    if in_quotes && !quoted {
-                        current.clear();
-                    }
-                    quoted = true;
-                }
+                element.push('"');
             }
-            Some(character) if in_quotes => current.push(character),
+            Some('"') if in_quotes => in_quotes = false,
+            Some('"') => {
+                if element.is_quoted || !element.text.is_empty() {
+                    return Err(junk());
+                }
+                (element.is_quoted, in_quotes) = (true, true);
+            }
+            Some(character) if in_quotes => element.push(character),
             Some('{') if nested => {
                 depth += 1;
-                current.push('{');
+                element.push('{');
             }
             Some('}') if depth > 0 => {
                 depth -= 1;
-                current.push('}');
+                element.push('}');
             }
             Some('{' | '}') => return Err(bad("Unexpected brace.")),
             Some(',') | None if depth == 0 => {
                 if in_quotes {
                     return Err(bad("Unexpected end of input."));
                 }
-                let element = if quoted {
-                    std::mem::take(&mut current)
-                } else {
-                    current.trim().to_string()
-                };
-                if element.is_empty() && !quoted {
-                    return Err(bad("Unexpected \",\" or \"}\"."));
-                }
-                let null = !quoted && element.eq_ignore_ascii_case("null");
-                elements.push((!null).then_some(element));
-                current.clear();
-                quoted = false;
+                let value = std::mem::take(&mut element).value();
+                elements.push(value.ok_or_else(|| bad("Unexpected \",\" or \"}\"."))?);
                 if next.is_none() {
                     return Ok(());
                 }
             }
-            // White space between a quoted element and the comma after it.
-            Some(character) if quoted && depth == 0 && character.is_whitespace() => {}
-            Some(character) => current.push(character),
+            Some(character) if depth == 0 && character.is_whitespace() => element.space(character),
+            Some(_) if depth == 0 && element.is_quoted => return Err(junk()),
+            Some(character) => element.push(character),
             None => return Err(bad("Unexpected end of input.")),
         }
+    }
+}
+
+/// An element that is read.
+#[derive(Debug, Default)]
+struct Element {
+    text: String,
+    /// The length of the text without white space at its end, unless that is quoted or escaped.
+    length: usize,
+    is_quoted: bool,
+    is_escaped: bool,
+}
+
+impl Element {
+    fn push(&mut self, character: char) {
+        self.text.push(character);
+        self.length = self.text.len();
+    }
+
+    /// White space outside of quotes, which counts between other characters.
+    fn space(&mut self, character: char) {
+        if !self.is_quoted && !self.text.is_empty() {
+            self.text.push(character);
+        }
+    }
+
+    /// Its text, or NULL; `None`: there is none.
+    fn value(mut self) -> Option<Option<String>> {
+        self.text.truncate(self.length);
+        if self.text.is_empty() && !self.is_quoted {
+            return None;
+        }
+        let is_null = !self.is_quoted && !self.is_escaped && self.text.eq_ignore_ascii_case("null");
+        Some((!is_null).then_some(self.text))
     }
 }
 
@@ -196,6 +219,13 @@ mod tests {
             texts("{a, b c ,NULL}").unwrap(),
             vec![some("a"), some("b c"), None]
         );
+        assert_eq!(
+            texts(r"{ ab\c , \x, b\  ,\null }").unwrap(),
+            vec![some("abc"), some("x"), some("b "), some("null")]
+        );
+        for wrong in [r#"{"1 2" x,3}"#, r#"{a"b"}"#, r#"{"a"\b}"#, r#"{"a""b"}"#] {
+            assert!(texts(wrong).is_err(), "{wrong}");
+        }
         assert_eq!(
             texts(r#"{"a,b","q\"q", "NULL" ,x\,y}"#).unwrap(),
             vec![some("a,b"), some("q\"q"), some("NULL"), some("x,y")]

@@ -412,6 +412,7 @@ impl Altering<'_> {
         let relation = relation
             .with_checks(form.checks.clone())
             .with_foreign_keys(own_keys.collect::<SqlResult<_>>()?)
+            .with_on_conflict(self.relation.on_conflict.filter(|_| !form.key.is_empty()))
             .with_keeping(self.relation.keeping);
         let rows = self.rows(&form, &relation).await.map_err(explain)?;
         self.check_uniques(&form, &relation, &rows)?;

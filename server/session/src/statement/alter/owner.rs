@@ -121,7 +121,7 @@ fn check(scope: &Scope, object: &Object, to: &Object) -> SqlResult<()> {
 }
 
 /// The object, and what belongs to it alone.
-fn with_parts(scope: &Scope, object: &Arc<Object>) -> Vec<Arc<Object>> {
+pub(super) fn with_parts(scope: &Scope, object: &Arc<Object>) -> Vec<Arc<Object>> {
     let mut ids = BTreeSet::from([object.id]);
     for other in scope.catalog.objects() {
         let is_part = matches!(other.kind, ObjectKind::Index | ObjectKind::Sequence);

@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{
     ConstraintCharacteristics, ConstraintReferenceMatchKind, DeferrableInitial, ForeignKeyConstraint,
     ReferentialAction,
 };
+use millrace_catalog::rights::Privileges;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::temporary::is_temporary;
 use millrace_catalog::{Action, ForeignKeyDef, Object, Relation};
@@ -50,7 +51,7 @@ pub(in crate::statement) fn check_characteristics(
 /// A foreign key, with its name, which must not be in `taken`.
 ///
 /// # Errors
-/// A column is unknown, what it refers to is no table, or is not unique there, or the types do not fit.
+/// A column is unknown, what it refers to is no table, or is not unique there, the types do not fit, or whoever acts may not refer to it.
 pub(in crate::statement) fn foreign_key(
     session: &Session,
     scope: &Scope,
@@ -208,6 +209,9 @@ fn places(relation: &Relation, columns: &[String]) -> SqlResult<Vec<usize>> {
 }
 
 /// The table that a key refers to; `None`: its own.
+///
+/// # Errors
+/// There is no such table, it cannot be referred to, or whoever acts may not (42501).
 fn parent(
     session: &Session,
     scope: &Scope,
@@ -226,6 +230,7 @@ fn parent(
             format!("referenced relation \"{}\" is not a table", object.name),
         ));
     }
+    scope.check(&object, Privileges::REFERENCES)?;
     object.check_up()?;
     if object
         .relation()

@@ -19,7 +19,6 @@ use crate::names;
 use crate::outcome::{CommandTag, Outcome};
 use crate::query::{Providers, schema_of};
 use crate::session::Session;
-use crate::statement::create_view::check_stored;
 use crate::statement::insert::whole_rows;
 use crate::statement::{done, select};
 
@@ -54,7 +53,6 @@ pub(super) async fn table_as(
         })
         .collect();
     check_columns(columns.iter().map(|column| column.field.name().as_str()))?;
-    check_stored(&columns.iter().map(|column| Arc::clone(&column.field)).collect())?;
     let positions: Vec<usize> = (0..columns.len()).collect();
     let new = New {
         kind: ObjectKind::Table,
@@ -67,6 +65,7 @@ pub(super) async fn table_as(
         event_time: None,
         connector: None,
         secrets: vec![],
+        on_conflict: None,
         keeping,
         temporary: create.temporary,
         on_commit: create.on_commit,

@@ -3,24 +3,34 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, Int64Array, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::array::{Array, BooleanArray, Int64Array, RecordBatch, UInt64Array};
+use arrow::compute::{concat_batches, filter_record_batch, take};
 use arrow::row::OwnedRow;
-use datafusion::sql::sqlparser::ast::{ConflictTarget, DoUpdate, OnConflict, OnConflictAction};
+use datafusion::sql::sqlparser::ast::{
+    ConflictTarget, DoUpdate, Insert, OnConflict, OnConflictAction, OnInsert, Statement,
+};
+use futures::future::BoxFuture;
 use millrace_catalog::Relation;
 use millrace_catalog::scope::Scope;
+use millrace_catalog::sequence::Takes;
+use millrace_parser::ast::ConflictRule;
 use millrace_parser::quote_identifier;
+use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal;
 use millrace_storage::{ChangeBatch, ObjectId};
 
-use crate::keys::{Keys, existing, is_complete};
+use crate::keys::{Keys, check_unique, existing, is_complete};
 use crate::names;
 use crate::session::Session;
 use crate::statement::insert::insertions;
 use crate::statement::returning::{bind_over, table_of};
+use crate::statement::select::parse_query;
 use crate::statement::update::{Assigned, new_rows};
 use crate::write::WriteScope;
+
+/// What the rows that are there are called in the clause that a table's rule is: the table's own name may be `excluded`.
+const THERE: &str = "__there";
 
 /// What an INSERT comes to.
 pub struct Resolved {
@@ -38,6 +48,119 @@ impl Resolved {
             rows,
         }
     }
+}
+
+/// What rows come to that are inserted without a word on keys that are there: the table's own rule says, or they are refused.
+///
+/// # Errors
+/// A key is there, within a transaction. (Outside of one that is found when they are written.)
+pub(crate) async fn of_rows(
+    session: &Arc<Session>,
+    scope: &Scope,
+    relation: &Relation,
+    write: &WriteScope,
+    rows: Vec<RecordBatch>,
+) -> SqlResult<Resolved> {
+    if let Some(rule) = relation.on_conflict {
+        let rows = one_each(relation, rule, &rows)?;
+        let clause = clause(relation, rule)?;
+        let table = relation.info.name.as_str();
+        return resolve(session, scope, table, THERE, relation, write, rows, &clause).await;
+    }
+    let is_table = relation.info.kind == RelationKind::Table;
+    if write.in_transaction() && is_table && !relation.key().is_empty() {
+        check_unique(session, relation, write.current().await?, &rows, &[]).await?;
+    }
+    Ok(Resolved::inserted(rows))
+}
+
+/// The changes of [`of_rows`]: a [`crate::resolve::Resolve`].
+pub(crate) fn resolve_rows<'a>(
+    session: &'a Arc<Session>,
+    scope: &'a Scope,
+    relation: &'a Relation,
+    write: &'a WriteScope,
+    rows: Vec<RecordBatch>,
+) -> BoxFuture<'a, SqlResult<Vec<ChangeBatch>>> {
+    Box::pin(async move { Ok(of_rows(session, scope, relation, write, rows).await?.changes) })
+}
+
+/// What a table's rule is as a clause of INSERT.
+fn clause(relation: &Relation, rule: ConflictRule) -> SqlResult<OnConflict> {
+    let name = |position: usize| quote_identifier(relation.schema().field(position).name()).to_string();
+    let key: Vec<String> = relation.key().iter().map(|position| name(*position)).collect();
+    let others = (0..relation.columns.len()).filter(|position| {
+        let column = &relation.columns[*position];
+        let is_always = |of: &Takes| *of == Takes::IdentityAlways;
+        let is_own =
+            column.generated.is_some() || column.sequence.as_ref().is_some_and(|own| is_always(&own.takes));
+        !relation.key().contains(position) && !is_own
+    });
+    let sets = others.map(|position| {
+        let column = name(position);
+        match rule {
+            ConflictRule::ReplaceNotNull => {
+                format!("{column} = coalesce(excluded.{column}, {THERE}.{column})")
+            }
+            _ => format!("{column} = excluded.{column}"),
+        }
+    });
+    let sets: Vec<String> = sets.collect();
+    let action = match rule {
+        ConflictRule::Keep => "NOTHING".to_owned(),
+        _ if sets.is_empty() => "NOTHING".to_owned(),
+        _ => format!("UPDATE SET {}", sets.join(", ")),
+    };
+    let text = format!(
+        "INSERT INTO {THERE} VALUES (1) ON CONFLICT ({}) DO {action}",
+        key.join(", ")
+    );
+    match parse_query(&text)? {
+        Statement::Insert(Insert {
+            on: Some(OnInsert::OnConflict(clause)),
+            ..
+        }) => Ok(clause),
+        _ => Err(SqlError::internal(format!("no clause was made of {rule:?}"))),
+    }
+}
+
+/// One row of each key: what the table would hold if they came one by one.
+fn one_each(relation: &Relation, rule: ConflictRule, rows: &[RecordBatch]) -> SqlResult<Vec<RecordBatch>> {
+    let all = concat_batches(relation.schema(), rows).map_err(from_internal::arrow)?;
+    let mut of_key: HashMap<OwnedRow, Vec<usize>> = HashMap::new();
+    let mut first = vec![];
+    for (row, key) in Keys::new(relation, relation.key())?.of(&all)?.iter().enumerate() {
+        let rows = of_key.entry(key.owned()).or_default();
+        if rows.is_empty() {
+            first.push(key.owned());
+        }
+        rows.push(row);
+    }
+    if first.len() == all.num_rows() {
+        return Ok(rows.to_vec());
+    }
+    let groups: Vec<&[usize]> = first
+        .iter()
+        .filter_map(|key| of_key.get(key).map(Vec::as_slice))
+        .collect();
+    let columns = all.columns().iter().map(|column| {
+        let taken = groups.iter().map(|group| {
+            let taken = match rule {
+                ConflictRule::Keep => group.first(),
+                ConflictRule::Replace => group.last(),
+                ConflictRule::ReplaceNotNull => {
+                    let last = group.iter().rev().find(|row| column.is_valid(**row));
+                    last.or(group.last())
+                }
+            };
+            taken.copied().unwrap_or_default() as u64
+        });
+        let taken = UInt64Array::from_iter_values(taken);
+        take(column, &taken, None).map_err(from_internal::arrow)
+    });
+    let columns = columns.collect::<SqlResult<Vec<_>>>()?;
+    let kept = RecordBatch::try_new(Arc::clone(relation.schema()), columns).map_err(from_internal::arrow)?;
+    Ok(vec![kept])
 }
 
 /// Resolves ON CONFLICT.
@@ -142,7 +265,7 @@ async fn updated(
     update: &DoUpdate,
     tables: BTreeMap<String, Arc<dyn datafusion::catalog::TableProvider>>,
 ) -> SqlResult<(Vec<RecordBatch>, Vec<RecordBatch>)> {
-    let assigned = Assigned::new(relation, name, &update.assignments)?;
+    let assigned = Assigned::new(session, scope, relation, name, &update.assignments)?;
     let table = quote_identifier(name);
     let on: Vec<String> = target
         .iter()

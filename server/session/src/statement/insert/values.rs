@@ -28,7 +28,7 @@ fn cell<'a>(expr: &'a Expr, column: &Field) -> Option<Cell<'a>> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::Null => Some(Cell::Null),
-            Value::SingleQuotedString(text) => Some(Cell::Text(text)),
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(Cell::Text(text)),
             Value::Number(text, _) => number(text, column, whole).map(Cell::Text),
             Value::Boolean(value) if *target == DataType::Boolean || is_text(column) => {
                 Some(Cell::Text(if *value { "true" } else { "false" }))
