@@ -22,6 +22,7 @@ const WINDOW_FUNCTIONS: [&str; 4] = ["TUMBLE", "HOP", "SESSION", "CUMULATE"];
 
 /// Rewrites all of them.
 pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Failure> {
+    refuse_trailing_junk(&tokens)?;
     disarm_version_words(&mut tokens);
     spellings::join_literals(&mut tokens)?;
     escape_literals(&mut tokens)?;
@@ -47,6 +48,36 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
         temporal_aliases(&mut tokens);
     }
     Ok(tokens)
+}
+
+/// `1a`, `0b11`, `1_000`: a number that a word follows at once, which sqlparser reads as a number with an alias.
+fn refuse_trailing_junk(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
+    for (at, token) in tokens.iter().enumerate() {
+        let (number, is_long) = match &token.token {
+            Token::Number(number, is_long) => (number.as_str(), is_long),
+            // `0x1f`, which sqlparser takes for X'1f'.
+            Token::HexStringLiteral(digits)
+                if token.span.end.column - token.span.start.column == digits.len() as u64 + 2 =>
+            {
+                let message = "trailing junk after numeric literal at or near \"0x\"";
+                return Err(Failure::invalid(message, token.span.start));
+            }
+            _ => continue,
+        };
+        let junk = match tokens.get(at + 1) {
+            _ if *is_long => Some('L'),
+            Some(next) if next.span.start == token.span.end => match &next.token {
+                Token::Word(word) if word.quote_style.is_none() => word.value.chars().next(),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(first) = junk {
+            let message = format!("trailing junk after numeric literal at or near \"{number}{first}\"");
+            return Err(Failure::invalid(message, token.span.start));
+        }
+    }
+    Ok(())
 }
 
 /// Literals that sqlparser would not write as they are become ones with escapes (see [`crate::string_value`]). Names have no such form, and

@@ -55,6 +55,8 @@ impl AlterOperation {
                 | AlterOperation::SetColumnType { .. }
                 | AlterOperation::SetColumnNotNull { .. }
                 | AlterOperation::AddIdentity { .. }
+                | AlterOperation::AlterIdentity { .. }
+                | AlterOperation::DropIdentity { .. }
                 | AlterOperation::AddConstraint(_)
                 | AlterOperation::DropConstraint { .. }
         )
@@ -148,6 +150,22 @@ pub enum AlterOperation {
         identity: Identity,
         /// `SEQUENCE NAME name`: what its sequence is called.
         sequence: Option<ObjectName>,
+    },
+    /// `ALTER [COLUMN] name SET GENERATED .. | SET option | RESTART [WITH value]`, of an identity column.
+    AlterIdentity {
+        /// The column.
+        name: Ident,
+        /// `SET GENERATED ALWAYS`, or `BY DEFAULT`.
+        always: Option<bool>,
+        /// What changes of its sequence.
+        clauses: Box<SequenceClauses>,
+    },
+    /// `ALTER [COLUMN] name DROP IDENTITY [IF EXISTS]`.
+    DropIdentity {
+        /// The column.
+        name: Ident,
+        /// `IF EXISTS`.
+        if_exists: bool,
     },
     /// What ALTER SEQUENCE changes.
     SetSequence(Box<SequenceClauses>),

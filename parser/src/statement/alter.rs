@@ -238,9 +238,22 @@ fn column(reader: &mut Reader<'_>) -> Parse<AlterOperation> {
             identity: Identity { always, options },
             sequence,
         })
+    } else if reader.take(&["DROP", "IDENTITY"]) {
+        Ok(AlterOperation::DropIdentity {
+            name,
+            if_exists: object::if_exists(reader),
+        })
+    } else if reader.at(&["RESTART"]) || reader.at(&["SET"]) {
+        let (always, clauses) = sequence::identity_changes(reader)?;
+        Ok(AlterOperation::AlterIdentity {
+            name,
+            always,
+            clauses: Box::new(clauses),
+        })
     } else {
-        Err(reader
-            .unexpected("SET DEFAULT, DROP DEFAULT, SET NOT NULL, DROP NOT NULL, TYPE or ADD GENERATED"))
+        Err(reader.unexpected(
+            "SET DEFAULT, DROP DEFAULT, SET NOT NULL, DROP NOT NULL, TYPE, ADD GENERATED, SET GENERATED, RESTART or DROP IDENTITY",
+        ))
     }
 }
 

@@ -44,8 +44,43 @@ const STATEMENTS: [&[&str]; 33] = [
     &["ROLLBACK", "PREPARED"],
 ];
 
+/// Statements of RisingWave and Materialize, and what is done here in their place.
+const OF_OTHERS: [(&[&str], &str); 28] = [
+    (&["CREATE", "CLUSTER"], RESOURCES),
+    (&["ALTER", "CLUSTER"], RESOURCES),
+    (&["DROP", "CLUSTER"], RESOURCES),
+    (&["SHOW", "CLUSTER"], RESOURCES),
+    (&["CREATE", "CONNECTION"], CONNECTIONS),
+    (&["ALTER", "CONNECTION"], CONNECTIONS),
+    (&["DROP", "CONNECTION"], CONNECTIONS),
+    (&["VALIDATE", "CONNECTION"], CONNECTIONS),
+    (&["CREATE", "NETWORK", "POLICY"], ""),
+    (&["ALTER", "SINK"], "Drop it and create it again; PAUSE SINK and RESUME SINK stop it for a while."),
+    (&["ALTER", "SOURCE"], "ALTER STREAM changes a stream; PAUSE and RESUME stop its source for a while."),
+    (&["ALTER", "FRAGMENT"], ""),
+    (&["ALTER", "NETWORK", "POLICY"], ""),
+    (&["EXPLAIN", "RAW", "PLAN"], PLANS),
+    (&["EXPLAIN", "DECORRELATED", "PLAN"], PLANS),
+    (&["EXPLAIN", "LOCALLY", "OPTIMIZED", "PLAN"], PLANS),
+    (&["EXPLAIN", "OPTIMIZED", "PLAN"], PLANS),
+    (&["EXPLAIN", "PHYSICAL", "PLAN"], PLANS),
+    (&["EXPLAIN", "FILTER", "PUSHDOWN"], PLANS),
+    (&["EXPLAIN", "TIMESTAMP"], "SHOW BATCHES has the epoch that a view shows."),
+    (&["EXPLAIN", "KEY", "SCHEMA"], ""),
+    (&["EXPLAIN", "VALUE", "SCHEMA"], ""),
+    (&["EXPLAIN", "CREATE", "SINK"], "EXPLAIN ANALYZE SINK tells of one that runs."),
+    (&["WITH", "MUTUALLY", "RECURSIVE"], "WITH RECURSIVE is supported, of one query that reads itself."),
+    (&["SHOW", "CREATE", "CONNECTION"], CONNECTIONS),
+    (&["SHOW", "CREATE", "CLUSTER"], RESOURCES),
+    (&["CREATE", "DEFAULT", "INDEX"], "CREATE INDEX names the columns that are looked up."),
+    (&["SHOW", "REDACTED"], "SHOW CREATE shows no secrets."),
+];
+const RESOURCES: &str = "Views and queries share the cores of all workers: SHOW WORKERS, ALTER ROLE .. SET cpu_share.";
+const CONNECTIONS: &str = "What a connector needs stands in the WITH of CREATE SOURCE, STREAM and SINK; CREATE SECRET keeps passwords.";
+const PLANS: &str = "EXPLAIN and EXPLAIN ANALYZE show the plan that runs, of queries and of views.";
+
 /// Clauses: how their statements begin, and the words of the clause.
-const CLAUSES: [(&[&str], &[&str]); 32] = [
+const CLAUSES: [(&[&str], &[&str]); 39] = [
     (&["CREATE", "TABLE"], &["PARTITION", "OF"]),
     (&["CREATE", "TEMP", "TABLE"], &["PARTITION", "OF"]),
     (&["CREATE", "TABLE"], &["EXCLUDE", "USING"]),
@@ -61,6 +96,13 @@ const CLAUSES: [(&[&str], &[&str]); 32] = [
     (&["ALTER", "TABLE"], &["SET", "UNLOGGED"]),
     (&["CREATE", "VIEW"], &["CHECK", "OPTION"]),
     (&["CREATE", "DATABASE"], &["OWNER"]),
+    (&["CREATE", "SOURCE"], &["LOAD", "GENERATOR"]),
+    (&["CREATE", "SOURCE"], &["IN", "CLUSTER"]),
+    (&["CREATE", "SINK"], &["IN", "CLUSTER"]),
+    (&["CREATE", "INDEX"], &["IN", "CLUSTER"]),
+    (&["CREATE", "MATERIALIZED", "VIEW"], &["IN", "CLUSTER"]),
+    (&["CREATE", "TYPE"], &["AS", "LIST"]),
+    (&["CREATE", "TYPE"], &["AS", "MAP"]),
     (&["GRANT"], &["ON", "TYPE"]),
     (&["GRANT"], &["ON", "DOMAIN"]),
     (&["GRANT"], &["ON", "LANGUAGE"]),
@@ -87,6 +129,10 @@ pub(super) fn instead(source: &Source<'_>) -> Option<Failure> {
     if let Some(words) = STATEMENTS.iter().find(|words| starts_with(&tokens, words)) {
         let message = format!("{} is not supported", words.join(" "));
         return Some(Failure::unsupported(message, at, ""));
+    }
+    if let Some((words, hint)) = OF_OTHERS.iter().find(|(words, _)| starts_with(&tokens, words)) {
+        let message = format!("{} is not supported", words.join(" "));
+        return Some(Failure::unsupported(message, at, hint));
     }
     // An aggregate of JavaScript has a language.
     if starts_with(&tokens, &["CREATE", "AGGREGATE"]) && has(&tokens, &["STYPE"], true).is_some() {

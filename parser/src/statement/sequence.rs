@@ -1,6 +1,6 @@
 //! `CREATE SEQUENCE`, and the options of sequences, which may stand in any order.
 
-use sqlparser::ast::{ObjectName, SequenceOptions, Statement as SqlStatement};
+use sqlparser::ast::{Expr, ObjectName, SequenceOptions, Statement as SqlStatement};
 use sqlparser::tokenizer::Token;
 
 use super::{CreatePrefix, object};
@@ -44,19 +44,45 @@ pub(super) fn clauses(reader: &mut Reader<'_>) -> Parse<SequenceClauses> {
         } else if reader.take(&["OWNED", "BY"]) {
             clauses.owned_by = Some(reader.name()?);
         } else if reader.take(&["RESTART"]) {
-            let with = reader.take(&["WITH"]);
-            let token = &reader.peek_token_ref().token;
-            let is_number = matches!(token, Token::Number(..) | Token::Minus | Token::Plus);
-            clauses.restart = Some(match with || is_number {
-                true => Some(reader.expr()?),
-                false => None,
-            });
+            clauses.restart = Some(restart(reader)?);
         } else if let Some(option) = option(reader)? {
             clauses.options.push(option);
         } else if clauses == SequenceClauses::default() {
             return Err(reader.unexpected("an option of the sequence"));
         } else {
             return Ok(clauses);
+        }
+    }
+}
+
+/// `[[WITH] value]` behind RESTART.
+fn restart(reader: &mut Reader<'_>) -> Parse<Option<Expr>> {
+    let with = reader.take(&["WITH"]);
+    let token = &reader.peek_token_ref().token;
+    let is_number = matches!(token, Token::Number(..) | Token::Minus | Token::Plus);
+    match with || is_number {
+        true => Ok(Some(reader.expr()?)),
+        false => Ok(None),
+    }
+}
+
+/// `SET GENERATED .. | SET option | RESTART ..`, as often as they come: what changes of an identity column.
+pub(super) fn identity_changes(reader: &mut Reader<'_>) -> Parse<(Option<bool>, SequenceClauses)> {
+    let (mut always, mut clauses) = (None, SequenceClauses::default());
+    loop {
+        if reader.take(&["RESTART"]) {
+            clauses.restart = Some(restart(reader)?);
+        } else if reader.take(&["SET", "GENERATED"]) {
+            let is_always = reader.take(&["ALWAYS"]);
+            if !is_always {
+                reader.need(&["BY", "DEFAULT"])?;
+            }
+            always = Some(is_always);
+        } else if reader.take(&["SET"]) {
+            let changed = option(reader)?.ok_or_else(|| reader.unexpected("an option of the sequence"))?;
+            clauses.options.push(changed);
+        } else {
+            return Ok((always, clauses));
         }
     }
 }

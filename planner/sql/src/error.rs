@@ -23,6 +23,8 @@ pub enum Fault {
     AmbiguousColumn,
     DuplicateAlias,
     InvalidColumnReference,
+    InvalidFrameOffset,
+    InvalidRecursion,
     SyntaxError,
     TooComplex,
     LimitExceeded,

@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::binding::Binding;
-use crate::postgres::{names, outer_aggregate, read_once, records, set_returning, subquery_order};
+use crate::postgres::{frame_offsets, names, outer_aggregate, read_once, records, set_returning, subquery_order};
 use crate::streaming::{may_fail, time_join, windows};
 use crate::workarounds::{
     aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, recursive_numbers,
@@ -79,6 +79,12 @@ pub const PASSES: &[Pass] = &[
         what: "copies a window of the WINDOW clause into those that are made from it",
         why_here: "before names, which look into each window by itself",
         step: Step::Text(|statement, _| named_windows::resolve(statement)),
+    },
+    Pass {
+        name: "offsets of frames",
+        what: "makes literals of the offsets of windows' frames that are expressions",
+        why_here: "behind functions of SQL, which may be in them; DataFusion takes literals only",
+        step: Step::Text(frame_offsets::computed),
     },
     Pass {
         name: "windows in time",
@@ -218,9 +224,9 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "types of recursive queries",
-        what: "refuses a recursive query whose sides have different types",
+        what: "refuses a recursive query whose sides have different types, and aggregates over the step before",
         why_here: "a CASE has its type now",
-        step: Step::Plan(|plan, _| with_recursive::check_types(&plan).map(|()| plan)),
+        step: Step::Plan(|plan, _| with_recursive::check(&plan).map(|()| plan)),
     },
     Pass {
         name: "aggregates in order",

@@ -335,7 +335,11 @@ static FUNCTIONS: &[Definition] = &[
         }
         let mut members = Vec::with_capacity(cells.len() / 2);
         for at in (0..cells.len()).step_by(2) {
-            let Some(key) = value::as_text(&document(&cells[at..])?) else {
+            let key = document(&cells[at..])?;
+            if matches!(key, Node::Array(_) | Node::Object(_)) {
+                return Err(refused("key value must be scalar, not array, composite, or json"));
+            }
+            let Some(key) = value::as_text(&key) else {
                 return Err(refused(&format!("argument {}: key must not be null", at + 1)));
             };
             members.push((key, document(&cells[at + 1..])?));

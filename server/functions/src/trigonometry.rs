@@ -39,7 +39,7 @@ static FUNCTIONS: [(&str, OfOne); 20] = [
         finite(x).map(|x| no_negative_zero(sind(90.0 - x.abs() % 360.0)))
     }),
     ("tand", |x| finite(x).map(tand)),
-    ("cotd", |x| finite(x).map(|x| no_negative_zero(1.0 / tand(x)))),
+    ("cotd", |x| finite(x).map(cotd)),
 ];
 
 fn within_one(x: f64) -> Option<f64> {
@@ -90,7 +90,8 @@ fn no_negative_zero(x: f64) -> f64 {
     x + 0.0
 }
 
-fn tand(x: f64) -> f64 {
+/// The angle of the first quarter whose tangent has the same size, and its sign.
+fn first_quarter(x: f64) -> (f64, f64) {
     let mut x = x % 360.0;
     let mut sign = 1.0;
     if x < 0.0 {
@@ -102,8 +103,17 @@ fn tand(x: f64) -> f64 {
     if x > 90.0 {
         (x, sign) = (180.0 - x, -sign);
     }
-    let tangent = sind(x) / sind(90.0 - x) / (sind(45.0) / sind(45.0));
-    no_negative_zero(if x == 45.0 { sign } else { sign * tangent })
+    (x, sign)
+}
+
+fn tand(x: f64) -> f64 {
+    let (x, sign) = first_quarter(x);
+    no_negative_zero(if x == 45.0 { sign } else { sign * (sind(x) / sind(90.0 - x)) })
+}
+
+fn cotd(x: f64) -> f64 {
+    let (x, sign) = first_quarter(x);
+    no_negative_zero(if x == 45.0 { sign } else { sign * (sind(90.0 - x) / sind(x)) })
 }
 
 /// The functions.
@@ -182,6 +192,9 @@ mod tests {
             ("cosd", 180.0, -1.0),
             ("tand", 45.0, 1.0),
             ("tand", 135.0, -1.0),
+            ("cotd", 45.0, 1.0),
+            ("cotd", 90.0, 0.0),
+            ("cotd", 180.0, f64::NEG_INFINITY),
             ("acosd", 0.5, 60.0),
             ("asind", 0.5, 30.0),
             ("asind", -1.0, -90.0),

@@ -208,9 +208,12 @@ sql_states! {
     InvalidColumnReference = "42P10",
     /// The type of a parameter cannot be found out.
     IndeterminateDatatype = "42P18",
-    /// A table definition contradicts itself.
+    /// A function's definition contradicts itself.
     InvalidFunctionDefinition = "42P13",
+    /// A table definition contradicts itself.
     InvalidTableDefinition = "42P16",
+    /// A definition says what an object of its kind cannot be.
+    InvalidObjectDefinition = "42P17",
     /// A recursive query refers to itself where it must not.
     InvalidRecursion = "42P19",
     /// Not enough of something.

@@ -85,6 +85,8 @@ fn faulty(Faulty { fault, message }: Faulty) -> SqlError {
         Fault::AmbiguousColumn => SqlState::AmbiguousColumn,
         Fault::DuplicateAlias => SqlState::DuplicateAlias,
         Fault::InvalidColumnReference => SqlState::InvalidColumnReference,
+        Fault::InvalidFrameOffset => SqlState::InvalidPrecedingOrFollowingSize,
+        Fault::InvalidRecursion => SqlState::InvalidRecursion,
         Fault::SyntaxError => SqlState::SyntaxError,
     };
     SqlError::new(code, message)
@@ -459,11 +461,7 @@ fn planning(message: &str) -> SqlError {
     if let Some(error) = known.or_else(|| known_plan_error(&text, &lower)) {
         return error;
     }
-    let code = if lower.starts_with("recursive ") {
-        SqlState::InvalidRecursion
-    } else if lower.contains("must appear in the group by")
-        || lower.contains("could not be resolved from available")
-    {
+    let code = if lower.contains("must appear in the group by") {
         SqlState::GroupingError
     } else if lower.contains("no function matches") || lower.contains("failed to coerce arguments") {
         SqlState::UndefinedFunction

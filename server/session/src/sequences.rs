@@ -81,6 +81,11 @@ fn twice(column: &ColumnDefinition) -> SqlError {
     )
 }
 
+/// Whether a type is a `serial`.
+pub(crate) fn is_serial(data_type: &DataType) -> bool {
+    serial(data_type).is_some()
+}
+
 /// The integers that a `serial` is.
 fn serial(data_type: &DataType) -> Option<DataType> {
     let DataType::Custom(name, _) = data_type else {

@@ -71,3 +71,11 @@ SET TimeZone TO 'America/New_York';
 SELECT date_trunc('month', date '2024-02-29'), date_trunc('quarter', date '2024-08-01'), date_trunc('day', timestamp '2024-01-01 12:00', 'Asia/Tokyo');
 RESET TimeZone;
 SELECT timeofday() ~ '^[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d\.\d{6} \d{4} [A-Z]+$';
+
+-- Years before Christ, and AD.
+SELECT date 'January 8, 99 BC';
+SELECT date 'Jan 8 1999 AD', date '1999-01-08 AD';
+SELECT date '8-Jan-99 BC', date '99-Jan-08';
+SELECT timestamp 'January 8, 99 10:00 BC';
+SELECT date 'J0';
+SELECT date 'J2451187';

@@ -75,9 +75,17 @@ SELECT 'x' > 9;
 SELECT 1 + true;
 SELECT 1 + now();
 SELECT 1 AS one, 2 AS "Two", 3 three, 4 "select";
--- differs: it is accepted
 SELECT 0x1F;
--- differs: it is accepted
 SELECT 1_000;
--- differs: it is accepted
 SELECT 123abc;
+
+-- A word behind the digits of a number is no alias.
+SELECT 0b11 AS x;
+SELECT 0o17 AS x;
+SELECT 1.5e;
+SELECT 1.5x FROM (VALUES (1)) t(x);
+SELECT 1 abc;
+SELECT 1AS x;
+SELECT cotd(180), cotd(0), cotd(90), cotd(45), cotd(-45), cotd(135);
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM (VALUES (1.5::real), (2.5::real)) t(x);
+SELECT pg_typeof(percentile_cont(0.5) WITHIN GROUP (ORDER BY x)) FROM (VALUES (1.5::real), (2.5::real)) t(x);

@@ -71,3 +71,15 @@ SELECT nth_value(v, 0) OVER () FROM moves;
 SELECT nth_value(v, -2) OVER () FROM moves;
 SELECT sum(v) OVER (ROWS BETWEEN -1 PRECEDING AND CURRENT ROW) FROM moves;
 DROP TABLE moves;
+
+-- Offsets that are expressions.
+SELECT x, sum(x) OVER (ORDER BY x ROWS 1 + 1 PRECEDING) FROM generate_series(1, 5) t(x) ORDER BY x;
+SELECT x, sum(x) OVER (ORDER BY x ROWS BETWEEN abs(-1) PRECEDING AND 2 * 1 FOLLOWING) FROM generate_series(1, 5) t(x) ORDER BY x;
+SELECT x, sum(x) OVER w FROM generate_series(1, 5) t(x) WINDOW w AS (ORDER BY x ROWS BETWEEN length('ab') PRECEDING AND CURRENT ROW) ORDER BY x;
+SELECT x, count(*) OVER (ORDER BY x RANGE BETWEEN 1 + 1 PRECEDING AND 0 FOLLOWING) FROM generate_series(1, 5) t(x) ORDER BY x;
+SELECT d, count(*) OVER (ORDER BY d RANGE BETWEEN 2 * interval '1 day' PRECEDING AND CURRENT ROW) FROM (VALUES (date '2024-01-01'), (date '2024-01-02'), (date '2024-01-05')) t(d) ORDER BY d;
+SELECT x, sum(x) OVER (ORDER BY x ROWS NULL::int PRECEDING) FROM generate_series(1, 3) t(x);
+SELECT x, sum(x) OVER (ORDER BY x ROWS -1 PRECEDING) FROM generate_series(1, 3) t(x);
+SELECT x, sum(x) OVER (ORDER BY x ROWS x PRECEDING) FROM generate_series(1, 3) t(x);
+SELECT x, sum(x) OVER (ORDER BY x ROWS 1.5 + 1 PRECEDING) FROM generate_series(1, 3) t(x);
+SELECT t, count(*) OVER (ORDER BY t RANGE '1 hour'::interval PRECEDING) FROM (VALUES (timestamp '2024-01-01 00:00'), (timestamp '2024-01-01 00:30'), (timestamp '2024-01-01 02:00')) v(t) ORDER BY t;

@@ -85,3 +85,10 @@ CREATE TABLE chain AS SELECT i AS a, i % 100 + 1 AS b FROM generate_series(1, 10
 WITH RECURSIVE r (a, b, n) AS (SELECT a, b, 1 FROM chain WHERE a = 1 UNION ALL SELECT c.a, c.b, n + 1 FROM chain c, r WHERE c.a = r.b AND n < 25000) SELECT a, b, n FROM r ORDER BY n OFFSET 24999;
 WITH RECURSIVE r (a, path, is_cycle) AS (SELECT 1, ARRAY[ROW(1)], false UNION ALL SELECT c.b, path || ROW(c.b), ROW(c.b) = ANY (path) FROM r JOIN chain c ON c.a = r.a WHERE NOT is_cycle) SELECT count(*), bool_or(is_cycle) FROM r;
 DROP TABLE chain;
+
+-- An aggregate over the step before.
+WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT max(n) + 1 FROM r) SELECT * FROM r;
+WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT count(*)::int FROM r x WHERE n < 5) SELECT * FROM r;
+WITH RECURSIVE r(n) AS (SELECT 1 UNION SELECT n + 1 FROM r WHERE n < 5 GROUP BY n) SELECT * FROM r ORDER BY n;
+-- Literals beside a star.
+WITH RECURSIVE t AS (SELECT *, 1 AS depth FROM (VALUES (1, 'a')) v(id, name) UNION ALL SELECT id + 1, name, depth + 1 FROM t WHERE depth < 3) SELECT id, name, depth, pg_typeof(depth) FROM t ORDER BY depth;

@@ -8,8 +8,7 @@
 use std::ops::ControlFlow;
 
 use arrow::datatypes::DataType;
-use datafusion::common::plan_err;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
@@ -18,7 +17,19 @@ use datafusion::sql::sqlparser::ast::{
 };
 use millrace_parser::walk::Walk;
 
+use crate::error::{Fault, Faulty};
 use crate::template::{bare, nothing};
+
+/// What PostgreSQL refuses of a recursive query.
+macro_rules! refused {
+    ($($message:tt)*) => {
+        Err(Faulty {
+            fault: Fault::InvalidRecursion,
+            message: format!($($message)*),
+        }
+        .into())
+    };
+}
 
 /// Checks every WITH RECURSIVE of a statement and makes it plannable.
 ///
@@ -87,7 +98,7 @@ fn recursive(cte: &mut Cte, name: &str) -> Result<()> {
         ..
     } = body.as_mut()
     else {
-        return plan_err!(
+        return refused!(
             "recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
         );
     };
@@ -103,7 +114,7 @@ fn recursive(cte: &mut Cte, name: &str) -> Result<()> {
         }
     }
     if references(left.as_ref(), name) > 0 {
-        return plan_err!(
+        return refused!(
             "recursive reference to query \"{name}\" must not appear within its non-recursive term"
         );
     }
@@ -120,10 +131,10 @@ fn recursive(cte: &mut Cte, name: &str) -> Result<()> {
         None => None,
     };
     if let Some(place) = place {
-        return plan_err!("recursive reference to query \"{name}\" must not appear within {place}");
+        return refused!("recursive reference to query \"{name}\" must not appear within {place}");
     }
     if total > 1 {
-        return plan_err!("recursive reference to query \"{name}\" must not appear more than once");
+        return refused!("recursive reference to query \"{name}\" must not appear more than once");
     }
     if let Some(inner) = with.take() {
         if references(&inner, name) > 0 {
@@ -256,12 +267,58 @@ impl References<'_> {
     }
 }
 
+/// Refuses recursive terms that PostgreSQL refuses for their types or their aggregates.
+///
+/// # Errors
+/// As PostgreSQL says it.
+pub(crate) fn check(plan: &LogicalPlan) -> Result<()> {
+    check_aggregates(plan)?;
+    check_types(plan)
+}
+
+/// Refuses aggregates over the rows of the step before, which a step without rows has, too: the query would never end.
+///
+/// # Errors
+/// As PostgreSQL says it.
+fn check_aggregates(plan: &LogicalPlan) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        let LogicalPlan::RecursiveQuery(query) = node else {
+            return Ok(TreeNodeRecursion::Continue);
+        };
+        query.recursive_term.apply(|node| {
+            match node {
+                LogicalPlan::Aggregate(aggregate)
+                    if !aggregate.aggr_expr.is_empty() && reads_in_from(&aggregate.input, &query.name) =>
+                {
+                    refused!("aggregate functions are not allowed in a recursive query's recursive term")
+                }
+                _ => Ok(TreeNodeRecursion::Continue),
+            }
+        })
+    })?;
+    Ok(())
+}
+
+/// Whether a relation is one of those that a FROM clause names: not within a subquery of it.
+fn reads_in_from(from: &LogicalPlan, name: &str) -> bool {
+    match from {
+        LogicalPlan::TableScan(scan) => scan.table_name.table() == name,
+        LogicalPlan::SubqueryAlias(alias) => {
+            matches!(alias.input.as_ref(), LogicalPlan::TableScan(scan) if scan.table_name.table() == name)
+        }
+        LogicalPlan::Filter(_) | LogicalPlan::Join(_) => {
+            from.inputs().into_iter().any(|input| reads_in_from(input, name))
+        }
+        _ => false,
+    }
+}
+
 /// Refuses a recursive query whose recursive term has another type than the other term, where the planner's cast to the
 /// latter would change values. Explicit casts are function calls when they come here.
 ///
 /// # Errors
 /// As PostgreSQL says it.
-pub(crate) fn check_types(plan: &LogicalPlan) -> Result<()> {
+fn check_types(plan: &LogicalPlan) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         let LogicalPlan::RecursiveQuery(query) = node else {
             return Ok(TreeNodeRecursion::Continue);
@@ -278,7 +335,7 @@ pub(crate) fn check_types(plan: &LogicalPlan) -> Result<()> {
                 cast.field.data_type(),
             );
             if loses(&from, to) {
-                return plan_err!(
+                return refused!(
                     "recursive query \"{}\" column {} has type {to} in non-recursive term but type {from} overall; \
                      cast the output of the non-recursive term to the correct type",
                     query.name,

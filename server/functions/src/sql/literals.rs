@@ -444,14 +444,16 @@ fn select_lists<'a>(body: &'a mut SetExpr, into: &mut Vec<Vec<&'a mut Expr>>) {
         SetExpr::Query(query) => select_lists(&mut query.body, into),
         SetExpr::Select(select) => {
             let mut list = vec![];
+            let mut has_wildcard = false;
             for item in &mut select.projection {
                 match item {
                     SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => list.push(expr),
-                    _ => {
-                        list.clear();
-                        break;
-                    }
+                    _ => has_wildcard = true,
                 }
+            }
+            // Which column an expression is, is not known: each is what it is by itself.
+            if has_wildcard {
+                list.drain(..).for_each(narrow);
             }
             into.push(list);
         }

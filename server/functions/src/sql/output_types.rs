@@ -389,8 +389,9 @@ impl<'a> Input<'a> {
                         .get_type(self.schema)
                         .is_ok_and(|data_type| is_text(&data_type));
                     let notes = self.notes(value);
+                    let is_padded = notes.get(ANNOTATION).is_some_and(|note| note.starts_with("char("));
                     // The least varchar is a text.
-                    match is_text && !of_enum(&notes) {
+                    match is_text && !of_enum(&notes) && !is_padded {
                         true => Notes::new(),
                         false => without_length(notes),
                     }

@@ -20,7 +20,7 @@ use crate::arrays::members;
 use crate::sql::column_names::name_columns;
 use crate::sql::window_bounds::restore_bounds;
 use crate::sql::{
-    calls, literals, quantified, quoted_arguments, row_values, rows_from, search, set_returning, variadic,
+    calls, literals, quantified, quoted_arguments, row_values, rows_from, search, set_places, set_returning, variadic,
     with_ties,
 };
 use crate::syntax::{call, parsed_query, text};
@@ -52,6 +52,7 @@ pub fn expression(expression: &mut Expr) -> SqlResult<()> {
 
 fn run(node: &mut impl Walk) -> SqlResult<()> {
     own::check(node)?;
+    set_places::check(node)?;
     match node.walk_mut(&mut Rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),

@@ -43,7 +43,8 @@ fn is_distance(bound: &WindowFrameBound) -> bool {
 }
 
 fn has_distances(data_type: &DataType) -> bool {
-    data_type.is_numeric() || data_type.is_temporal() || data_type.is_null()
+    let is_time_of_day = matches!(data_type, DataType::Time32(_) | DataType::Time64(_));
+    data_type.is_numeric() || data_type.is_temporal() && !is_time_of_day || data_type.is_null()
 }
 
 /// The bounds of a window's frame are literals to DataFusion, not expressions: an interval becomes a literal again.

@@ -25,7 +25,7 @@ use millrace_planner::{RelationId, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectKind;
 
-use self::column::{add_column, new_column, rename_column, set_default};
+use self::column::{add_column, differs_by_row, new_column, rename_column, set_default};
 use crate::names;
 use crate::notice::Severity;
 use crate::outcome::Outcome;
@@ -45,9 +45,9 @@ pub async fn execute(session: &Arc<Session>, mut alter: AlterRelation) -> SqlRes
     }
     let operations = std::mem::take(&mut alter.operations);
     match <[AlterOperation; 1]>::try_from(operations) {
-        Ok([operation]) if is_of_table(&operation) => {
+        Ok([operation]) if is_of_table(&operation) || adds_by_row(session, &alter, &operation)? => {
             session
-                .in_transaction(Box::pin(perform(session, &alter, operation, false)))
+                .in_transaction(Box::pin(perform(session, &alter, operation, true)))
                 .await
         }
         Ok([operation]) => perform(session, &alter, operation, false).await,
@@ -72,12 +72,25 @@ async fn several(
         _ => 3,
     });
     let adds = |operation: &AlterOperation| matches!(operation, AlterOperation::AddColumn { .. });
-    let rewrites = !operations.iter().all(adds);
+    let mut rewrites = !operations.iter().all(adds);
+    for operation in &operations {
+        rewrites |= adds_by_row(session, alter, operation)?;
+    }
     let mut outcome = done("ALTER TABLE");
     for operation in operations {
         outcome = Ok(Box::pin(perform(session, alter, operation, rewrites)).await?);
     }
     outcome
+}
+
+/// Whether it adds a column to a table whose value is computed for each row that there is.
+fn adds_by_row(session: &Session, alter: &AlterRelation, operation: &AlterOperation) -> SqlResult<bool> {
+    match operation {
+        AlterOperation::AddColumn { column, .. } if alter.kind == Kind::Table => {
+            differs_by_row(session, &session.scope(), column)
+        }
+        _ => Ok(false),
+    }
 }
 
 /// Whether it concerns all rows of a table: they are read or written while nobody else may write.
@@ -88,6 +101,8 @@ fn is_of_table(operation: &AlterOperation) -> bool {
             | AlterOperation::SetColumnType { .. }
             | AlterOperation::SetColumnNotNull { .. }
             | AlterOperation::AddIdentity { .. }
+            | AlterOperation::AlterIdentity { .. }
+            | AlterOperation::DropIdentity { .. }
             | AlterOperation::AddConstraint(_)
             | AlterOperation::DropConstraint { .. }
             | AlterOperation::RenameConstraint { .. }
@@ -207,6 +222,8 @@ async fn perform(
         | AlterOperation::SetColumnType { .. }
         | AlterOperation::SetColumnNotNull { .. }
         | AlterOperation::AddIdentity { .. }
+        | AlterOperation::AlterIdentity { .. }
+        | AlterOperation::DropIdentity { .. }
         | AlterOperation::AddConstraint(_)
         | AlterOperation::DropConstraint { .. }
         | AlterOperation::RenameConstraint { .. }) => {
@@ -275,14 +292,16 @@ async fn of_table(altering: &form::Altering<'_>, operation: AlterOperation) -> S
             if_not_exists,
             column,
         } => {
-            let Some(mut column) = new_column(altering.session, altering.object, &column, if_not_exists)?
+            let mut definition = *column;
+            let wanted = sequences::taken_from(std::slice::from_mut(&mut definition))?;
+            let Some(mut column) = new_column(altering.session, altering.object, &definition, if_not_exists)?
             else {
                 return Ok(());
             };
             if let Some(default) = &column.default {
                 column.sequence = sequences::of_default(altering.session, default)?;
             }
-            altering.add_column(column).await
+            altering.add_column(column, wanted).await
         }
         AlterOperation::DropColumn {
             if_exists,
@@ -300,6 +319,14 @@ async fn of_table(altering: &form::Altering<'_>, operation: AlterOperation) -> S
             identity,
             sequence,
         } => identity::add(altering, &name, &identity, sequence.as_ref()).await,
+        AlterOperation::AlterIdentity {
+            name,
+            always,
+            clauses,
+        } => identity::alter(altering, &name, always, &clauses),
+        AlterOperation::DropIdentity { name, if_exists } => {
+            identity::remove(altering, &name, if_exists).await
+        }
         AlterOperation::AddConstraint(constraint) => altering.add_constraint(*constraint).await,
         AlterOperation::DropConstraint {
             if_exists,

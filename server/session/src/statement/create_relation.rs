@@ -3,6 +3,7 @@
 mod beside;
 pub(super) mod constraints;
 mod foreign_keys;
+pub(super) mod generated;
 mod include;
 mod keeping;
 mod like;
@@ -26,7 +27,6 @@ use millrace_database::clock::now_ms;
 use millrace_database::database::rows::RowBuilder;
 use millrace_functions::sql::{equality, named_types};
 use millrace_parser::ast::{ColumnDefinition, ConflictRule, CreateStream, CreateTable, OnCommit, Options};
-use millrace_parser::walk::walk_expressions;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::named::resolved;
@@ -448,6 +448,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
 
 /// Defaults and generated columns must bind, and defaults must fit their columns.
 pub(super) fn check_expressions(session: &Session, scope: &Scope, relation: &Relation) -> SqlResult<()> {
+    generated::check(session, scope, &relation.columns)?;
     let given: Vec<usize> = relation
         .columns
         .iter()
@@ -514,9 +515,6 @@ pub(super) fn columns(
                     "identity columns are supported only in CREATE TABLE",
                 ));
             }
-            if let Some(generated) = &definition.generated {
-                check_generated(&name, generated, definitions)?;
-            }
             Ok(ColumnDef {
                 field: Arc::new(sql_type.field(name, nullable)),
                 default: lasting(&definition.default)?,
@@ -529,32 +527,6 @@ pub(super) fn columns(
             })
         })
         .collect()
-}
-
-/// A generated column is computed from given ones: one that reads another generated column would read nothing.
-fn check_generated(name: &str, expression: &ast::Expr, definitions: &[ColumnDefinition]) -> SqlResult<()> {
-    use std::ops::ControlFlow;
-    let generated: Vec<String> = definitions
-        .iter()
-        .filter(|definition| definition.generated.is_some())
-        .map(|definition| millrace_parser::fold(&definition.name))
-        .collect();
-    let found = walk_expressions(expression, |expr| match expr {
-        ast::Expr::Identifier(ident) if generated.contains(&millrace_parser::fold(ident)) => {
-            ControlFlow::Break(millrace_parser::fold(ident))
-        }
-        _ => ControlFlow::Continue(()),
-    });
-    match found {
-        ControlFlow::Break(other) => Err(SqlError::new(
-            SqlState::InvalidTableDefinition,
-            format!("cannot use generated column \"{other}\" in column generation expression"),
-        )
-        .with_detail(format!(
-            "Column \"{name}\" depends on a column that is itself generated."
-        ))),
-        ControlFlow::Continue(()) => Ok(()),
-    }
 }
 
 fn refuse_extras(

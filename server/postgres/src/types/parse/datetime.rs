@@ -321,7 +321,10 @@ impl<'a> Reader<'a> {
         };
         let before_christ = era.eq_ignore_ascii_case(" bc");
         Reader {
-            text: if before_christ { body.trim_end() } else { text },
+            text: match before_christ || era.eq_ignore_ascii_case(" ad") {
+                true => body.trim_end(),
+                false => text,
+            },
             at: 0,
             before_christ,
         }

@@ -17,6 +17,7 @@ use millrace_parser::walk::walk_expressions_mut;
 use millrace_planner::{Binder, RelationId, RelationKind};
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::df;
+use millrace_storage::ObjectKind;
 
 use super::columns_of;
 use crate::notice::Severity;
@@ -180,15 +181,49 @@ pub(super) fn new_column(
         }
         return Err(error);
     }
-    if definition.generated.is_some() || definition.proctime {
+    let is_stream = object.kind == ObjectKind::Stream;
+    if definition.proctime || definition.generated.is_some() && is_stream {
         return Err(
-            SqlError::unsupported("adding a generated column is not supported")
+            SqlError::unsupported("adding a generated column to a stream is not supported")
                 .with_hint(format!("Compute it in a view over \"{}\".", object.name)),
         );
+    }
+    if is_stream && (definition.identity.is_some() || sequences::is_serial(&definition.data_type)) {
+        return Err(SqlError::unsupported("adding a column with a sequence to a stream is not supported")
+            .with_detail("Rows that were written never change."));
     }
     Ok(Some(
         columns(session, std::slice::from_ref(definition), &[])?.remove(0),
     ))
+}
+
+/// Whether a column that is added to a table has another value in each row that there is.
+pub(super) fn differs_by_row(
+    session: &Session,
+    scope: &Scope,
+    definition: &ColumnDefinition,
+) -> SqlResult<bool> {
+    if definition.generated.is_some()
+        || definition.identity.is_some()
+        || sequences::is_serial(&definition.data_type)
+    {
+        return Ok(true);
+    }
+    match &definition.default {
+        Some(default) => {
+            Ok(sequences::of_default(session, default)?.is_some() || is_volatile(session, scope, default)?)
+        }
+        None => Ok(false),
+    }
+}
+
+fn is_volatile(session: &Session, scope: &Scope, default: &ast::Expr) -> SqlResult<bool> {
+    let mut default = default.clone();
+    let reader = session.database().reader(scope);
+    named_types::resolve(&mut default, &reader)?;
+    rewrite::expression(&mut default)?;
+    let binder = Binder::new(session.database().state(), &reader);
+    Ok(df(binder.expression(&default, &DFSchema::empty()))?.is_volatile())
 }
 
 /// What the rows that there are get: the default, as it is now, or NULL.
@@ -198,25 +233,13 @@ fn value_in_old_rows(
     object: &Object,
     column: &ColumnDef,
 ) -> SqlResult<ScalarValue> {
-    if let Some(default) = &column.default {
-        if sequences::of_default(session, default)?.is_some() {
-            return Err(SqlError::unsupported(
-                "adding a column with a default from a sequence is not supported",
-            )
-            .with_hint("Add the column, and give it the default with ALTER COLUMN .. SET DEFAULT."));
-        }
-        let mut default = default.clone();
-        let reader = session.database().reader(scope);
-        named_types::resolve(&mut default, &reader)?;
-        rewrite::expression(&mut default)?;
-        let bound =
-            df(Binder::new(session.database().state(), &reader).expression(&default, &DFSchema::empty()))?;
-        if bound.is_volatile() {
-            return Err(
-                SqlError::unsupported("adding a column with a volatile default is not supported")
-                    .with_detail("Each existing row would get a different value."),
-            );
-        }
+    if let Some(default) = &column.default
+        && (sequences::of_default(session, default)?.is_some() || is_volatile(session, scope, default)?)
+    {
+        return Err(
+            SqlError::unsupported("adding a column with a volatile default to a stream is not supported")
+                .with_detail("Each existing row would get a different value."),
+        );
     }
     let alone = Relation::new(
         object.id,

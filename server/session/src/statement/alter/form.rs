@@ -27,8 +27,9 @@ use millrace_storage::{ChangeBatch, ObjectId};
 
 use crate::keys::check_distinct;
 use crate::notice::Severity;
+use crate::sequences::OwnSequence;
 use crate::session::Session;
-use crate::statement::create_relation::check_columns;
+use crate::statement::create_relation::{check_columns, generated, own_sequences};
 use crate::statement::drop::dependents_of;
 use crate::statement::update::changing_rows;
 
@@ -204,12 +205,19 @@ impl Altering<'_> {
         self.rewrite(form, |error| error).await
     }
 
-    /// ADD COLUMN, beside other actions.
-    pub async fn add_column(&self, column: ColumnDef) -> SqlResult<()> {
+    /// ADD COLUMN, beside other actions, or where each row gets a value of its own; `wanted` is the sequence that the column is to have.
+    pub async fn add_column(&self, column: ColumnDef, mut wanted: Vec<OwnSequence>) -> SqlResult<()> {
         let mut form = Form::of(self.relation);
         form.columns.push(column);
         form.from.push(None);
         check_columns((form.columns.iter()).map(|column| column.field.name().as_str()))?;
+        generated::check(self.session, self.scope, &form.columns)?;
+        for sequence in &mut wanted {
+            sequence.column = form.columns.len() - 1;
+        }
+        let place = (self.object.schema.as_str(), self.object.name.as_str(), self.object.id);
+        let made = own_sequences::made(self.guard, self.scope, place, &mut form.columns, wanted)?;
+        self.guard.create_all(made).await?;
         self.rewrite(form, |error| error).await
     }
 
