@@ -1,10 +1,20 @@
 //! What the tests of whole servers share: a server in this process, a client of it, and rows as texts.
 //!
-//! What must be there, and whether it is, is `millrace-oracle`.
+//! ```text
+//!   tests/*.rs ---> crash · hostile · soak · histories · oracle · tpch     what is done to a server, or to an engine
+//!       |                |
+//!       |            start, connect, rows, run                             a server in this process, and a client of it
+//!       |            machines                                              servers with a worker beside them
+//!       |            batch · engine                                        answers of plain DataFusion; an engine alone
+//!       |
+//!       `------> outside · kafka · registry · s3 · postgres                real servers of others, and clients of them
+//! ```
 //!
-//! The tests themselves are `tests/slt.rs` (the files under `slt/`), `tests/oracle.rs` (views against plain DataFusion),
-//! [`crash`] (kill -9 and restart), `tests/abuse.rs` (clients that do not behave) and [`hostile`] (clients that want to end the
-//! server).
+//! What the right rows are, and whether they are there, is decided by `millrace-oracle`.
+//!
+//! The tests themselves are `tests/slt.rs` (the files under `slt/`), `tests/server/random.rs` (random views against plain DataFusion),
+//! `tests/crash.rs` (kill -9 and restart), `tests/server/abuse.rs` (clients that do not behave), `tests/hostile.rs` (clients that want
+//! to end the server), and others beside them.
 
 pub mod batch;
 pub mod crash;

@@ -1,4 +1,4 @@
-//! Event times of a stream at its door: which rows are late, and how far its watermark is.
+//! Late rows and the watermark of a stream: which rows are late when they are written, and how far the watermark is.
 //!
 //! A row is judged when it is written, by the watermark of everything that was submitted before it. A late row never enters
 //! the stream, so that a stream and all views over it agree on what is in it, at any time and after any restart: the

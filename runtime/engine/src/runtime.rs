@@ -95,8 +95,7 @@ pub struct RuntimeOptions {
     pub patience: Patience,
     /// The memory of the process, or what there is of it for this runtime.
     pub memory: Arc<Memory>,
-    /// Where state of views goes when memory is short. `None`: a view that needs more than there is is set
-    /// aside.
+    /// Where state of views goes when memory is short. `None`: a view that needs more than there is fails.
     pub spill: Option<SpillOptions>,
     /// How much may wait for the epochs of a pipeline, before its sources wait.
     pub feed_limits: FeedLimits,

@@ -1,4 +1,5 @@
-//! The size of groups: additive decrease, multiplicative increase, on the measured share of coordination.
+//! The size of groups, by AIMD (additive increase, multiplicative decrease) on the measured share of coordination, the other way
+//! round: the size is multiplied when there is too much coordination, and decreased by a step when there is too little.
 //!
 //! Coordination is what an epoch would not need if it were already launched: the driver's time for the group, and the time
 //! in which input waited for the next group. Its share of the total, exponentially smoothed, is held between two bounds:

@@ -1,5 +1,8 @@
-//! Operators that DataFusion has not, or has otherwise than PostgreSQL, put in by the types of their sides: jsonb,
+//! Operators that DataFusion does not have, or has otherwise than PostgreSQL, put in by the types of their sides: jsonb,
 //! intervals, dates, overlapping arrays, and literals compared with a type that has more than one text for a value.
+//!
+//! The operators of JSON (`->`, `->>`, `#>`, `#>>`, `?`, `?|`, `?&`, `@>`, `<@`, `@?`, `@@`, `#-`) become calls of functions here; `jsonb`
+//! (`jsonb.rs`) evaluates them.
 //!
 //! Equality and order of jsonb and interval are not those of what holds them, so both sides of a comparison become the
 //! keys that compare as they should (`jsonb_sort_key`, `interval_sort_key`). Both remain plain comparisons, which joins

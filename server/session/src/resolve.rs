@@ -1,4 +1,4 @@
-//! What rows come to that are brought without a word on keys that are there: data of COPY and of requests asks the statement INSERT.
+//! What happens to COPY and ingest rows whose key exists: the type of the function that decides it, which is INSERT's.
 
 use std::sync::Arc;
 

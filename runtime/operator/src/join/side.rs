@@ -1,4 +1,4 @@
-//! One side of a join: its rows, indexed by the join's keys, and the search for those that match rows of the other side.
+//! The state of a hash join: one side's rows, indexed by the join's keys, and the search for those that match rows of the other side.
 
 use std::sync::Arc;
 

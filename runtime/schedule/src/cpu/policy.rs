@@ -1,5 +1,5 @@
-//! Who runs next, who is paused for whom, and where a task goes: the policies of Neptune (section 4.3) and those that it is
-//! compared with, each a few pure rules.
+//! The scheduler policies LMA, LB, FIFO, FAIR and KILL: who runs next, who is paused for whom, and where a task goes. They are
+//! Neptune's (section 4.3; LMA is locality- and memory-aware, LB balances load) and those that it is compared with, each a few pure rules.
 
 use std::fmt;
 use std::str::FromStr;

@@ -18,7 +18,7 @@ use datafusion::scalar::ScalarValue;
 use super::work::is_wanted;
 use super::{COPIES, Room, VALUE_BYTES_MAX, sizes, too_large};
 
-/// What it is handed out as is there beside what it is made of. Operators hold as much.
+/// Its result is held beside its state. Operators hold as much.
 const HELD: u64 = 2;
 
 fn bytes(columns: &[ArrayRef]) -> u64 {

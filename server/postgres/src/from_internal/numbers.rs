@@ -1,4 +1,4 @@
-//! What Arrow says of numbers that have no room, and of texts that are none, in PostgreSQL's words.
+//! Arrow's overflow and invalid-number messages in PostgreSQL's words.
 
 use arrow::datatypes::DECIMAL128_MAX_PRECISION;
 

@@ -197,7 +197,7 @@ impl Writing {
                 tokio::select! {
                     biased;
                     _ = self.stopped.wait_for(|stopped| *stopped) => return,
-                    // Whoever asks is answered by that this is dropped.
+                    // Dropping the sender answers whoever waits.
                     asked = self.asked.recv() => if asked.is_none() { return },
                     () = &mut retry => break,
                 }
@@ -315,7 +315,7 @@ impl Writing {
                 };
                 match woken {
                     Woken::Due => {}
-                    // While nothing is delivered, whoever asks is answered by that this is dropped.
+                    // While nothing is delivered, dropping the sender answers whoever waits.
                     Woken::Asked(asked) => {
                         match asked {
                             Ask::Flush(_) if self.is_failing() => {}
@@ -391,7 +391,7 @@ impl Writing {
                 asked = self.asked.recv() => asks.push(asked.ok_or(Leave::Stopped)?),
                 () = shipping.changed() => self.hear(&mut vec![], &mut vec![])?,
             }
-            // Whoever asks is answered by that this is dropped.
+            // Dropping the sender answers whoever waits.
             if self.is_failing() {
                 asks.clear();
             }
@@ -429,7 +429,7 @@ impl Writing {
         if let Some(shipping) = &self.shipping
             && let Some(error) = shipping.error()
         {
-            // Whoever asks is answered by that this is dropped.
+            // Dropping the sender answers whoever waits.
             waiting.clear();
             taken.clear();
             if error.is_final {

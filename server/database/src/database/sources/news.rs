@@ -82,7 +82,7 @@ impl Watch {
                 "ALTER .. ADD COLUMN takes one over, and goes on. With schema_change = 'ignore' they are passed over, and with 'add' taken.",
             ));
         }
-        // Of what is null everywhere nobody knows yet what it is.
+        // A column that is always NULL has no known type.
         let columns = new.iter().filter_map(|new| {
             let sql_type = new.sql_type.as_deref()?;
             Some(column(&new.name, sql_type).map_err(|why| {
