@@ -21,8 +21,8 @@ mod beginning;
 mod delivered;
 mod drafting;
 mod fold;
-mod kept;
 mod shipping;
+mod subscription_log;
 mod writing;
 
 use std::collections::BTreeMap;

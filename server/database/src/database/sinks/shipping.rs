@@ -25,10 +25,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::Committed;
-use super::kept::{Form, StepWriter};
+use super::subscription_log::{Form, StepWriter};
 use super::writing::Writing;
 use crate::backoff::Backoff;
-use crate::database::subscriptions::kept::Kept;
+use crate::database::subscriptions::log::SubscriptionLog;
 use crate::sink_files::directory::{Directory, io_error};
 use crate::sink_files::outbox;
 
@@ -116,7 +116,7 @@ struct Shipper {
     directory: Directory,
     private_hosts: Arc<PrivateHosts>,
     /// Where the steps of a subscription are kept, and what they are like.
-    kept: Option<(Arc<Kept>, Form)>,
+    kept: Option<(Arc<SubscriptionLog>, Form)>,
     committed: watch::Receiver<Committed>,
     state: watch::Sender<State>,
 }
