@@ -118,7 +118,7 @@ pub fn runtime(error: RuntimeError) -> SqlError {
             SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
                 .with_hint("Use ADD WORKER first.")
         }
-        RuntimeError::NoRoom { waited, cause, why } => SqlError::new(
+        RuntimeError::WriteTimedOut { waited, cause, why } => SqlError::new(
             SqlState::OutOfMemory,
             format!(
                 "write timed out after {} s: {cause} (backpressure)",
