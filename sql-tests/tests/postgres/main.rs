@@ -588,7 +588,7 @@ async fn slots(server: &Postgres, place: &Path) -> Result<(), Failure> {
     run(&client, "RESUME STREAM slots").await?;
     until(
         &client,
-        "SELECT state, error LIKE '%made again%' FROM mr_catalog.sources WHERE name = 'slots'",
+        "SELECT state, error LIKE '%was recreated%' FROM mr_catalog.sources WHERE name = 'slots'",
         "failed t",
     )
     .await?;

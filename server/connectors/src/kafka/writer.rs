@@ -221,7 +221,7 @@ impl KafkaWriter {
         };
         if progress.topic != self.topic {
             return Err(ConnectorError::lasting(
-                format!("topic \"{}\" was deleted and made again", self.def.place.topic),
+                format!("topic \"{}\" was deleted and recreated", self.def.place.topic),
                 "What was written to the old one is gone. Drop the sink and create it again to have all rows in the new one.",
             ));
         }

@@ -436,7 +436,7 @@ async fn rows(
 
 fn made_again(target: &PostgresTarget) -> ConnectorError {
     ConnectorError::lasting(
-        format!("table {} was dropped and made again", named(target)),
+        format!("table {} was dropped and recreated", named(target)),
         "What was written to the old one is gone. Drop the sink and create it again to have all rows in the new one.",
     )
 }

@@ -225,7 +225,7 @@ impl Shipper {
                 "the target has no record of the {known} steps that it was sent"
             )),
             Some(reached) if reached.next < known => foreign(format!(
-                "the target has {} steps of the sink, and {known} were sent: it has lost some",
+                "the target has {} steps of the sink but {known} were sent: it lost some",
                 reached.next
             )),
             Some(reached) if reached.next > committed.next => foreign(format!(

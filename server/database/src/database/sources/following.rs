@@ -230,7 +230,7 @@ impl Following {
 fn no_column(column: &str, schema: &str, name: &str) -> ConnectorError {
     ConnectorError::lasting(
         format!("{schema}.{name} has no column \"{column}\""),
-        "Columns are named as there. A column that was dropped or renamed there needs a new table here.",
+        "Use the upstream column names; if a column was dropped or renamed upstream, create a new table.",
     )
 }
 
