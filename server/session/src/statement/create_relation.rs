@@ -259,7 +259,7 @@ async fn table_of_columns(session: &Arc<Session>, mut create: CreateTable, text:
     {
         return Err(SqlError::new(
             SqlState::InvalidTableDefinition,
-            "a PostgreSQL server is followed by a stream, and tables follow that",
+            "a PostgreSQL server is read by a source, and tables follow the source",
         )
         .with_hint("Use CREATE SOURCE pg WITH (..), and CREATE TABLE .. FROM pg TABLE 'schema.table'."));
     }

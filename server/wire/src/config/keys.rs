@@ -249,7 +249,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "log_ship_interval",
         default: "1s",
-        help: "How often what was written goes to log_url: about as much is lost with the machine.",
+        help: "How often new writes go to log_url: about that much is lost with the machine.",
         set: |config, text| {
             config.log_ship_interval = match units::duration(text)? {
                 interval if (SHIP_INTERVAL_MIN..=SHIP_INTERVAL_MAX).contains(&interval) => interval,

@@ -53,7 +53,7 @@ impl Writing {
         if has_begun && !is_there {
             tracing::warn!(
                 subscription = self.name,
-                "what a subscription has told before is not known: it begins anew"
+                "the changes that a subscription sent before are unknown: it starts over"
             );
         }
         if (!has_begun || !is_there)

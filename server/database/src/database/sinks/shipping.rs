@@ -240,7 +240,7 @@ impl Shipper {
                     && sum != reached.sum
                 {
                     return foreign(format!(
-                        "step {} in the target is another one than this server made: its data directory is a copy",
+                        "step {} in the target differs from the one that this server made: its data directory is a copy",
                         reached.next - 1
                     ));
                 }

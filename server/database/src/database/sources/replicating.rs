@@ -68,7 +68,7 @@ pub(super) async fn drop_slot(def: &PostgresDef) -> Result<(), ConnectorError> {
 
 fn slot_is_there(def: &PostgresDef) -> ConnectorError {
     ConnectorError::lasting(
-        format!("slot \"{}\" is there already", def.slot),
+        format!("slot \"{}\" already exists", def.slot),
         format!(
             "Choose another slot.name, or drop the slot there if nobody needs it: SELECT pg_drop_replication_slot('{}').",
             def.slot
@@ -391,7 +391,7 @@ impl Replicating {
                         let most = TRANSACTION_BYTES_MAX >> 20;
                         return Err(End::Failed(ConnectorError::lasting(
                             format!("a transaction has more than {most} MB of values"),
-                            "What is committed together is written together, and must fit into memory.",
+                            "An upstream transaction is written as a whole and must fit into memory.",
                         )));
                     }
                     open.push((message, of));

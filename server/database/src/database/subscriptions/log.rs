@@ -317,7 +317,7 @@ impl SubscriptionLog {
 pub(super) fn gone(what: &str) -> SqlError {
     SqlError::new(
         SqlState::SnapshotTooOld,
-        format!("what changed in {what} since then is not kept any more"),
+        format!("changes of {what} since then are no longer kept"),
     )
     .with_hint("Subscribe again with a snapshot.")
 }
