@@ -146,7 +146,7 @@ impl OptimizerRule for Guarded {
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if !(self.wanted.0)() {
-            return exec_err!("the plan is not wanted any more");
+            return exec_err!("planning was cancelled");
         }
         if (self.applies)(&plan) {
             self.rule.rewrite(plan, config)

@@ -236,6 +236,7 @@ impl Catalog {
     }
 
     /// Sets a small fact without waiting for the disk. A crash may lose it, a clean stop does not.
+    #[cfg(test)]
     pub fn put_fact_async(&self, key: &str, value: &[u8]) -> Result<(), StorageError> {
         let inner = self.inner.lock();
         inner.check_open()?;

@@ -91,6 +91,7 @@ impl ChangeBatch {
     }
 
     /// Whether nothing is taken away: there are no weights, or none is negative.
+    #[cfg(test)]
     pub fn is_append_only(&self) -> bool {
         self.weights
             .as_ref()

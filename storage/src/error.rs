@@ -75,7 +75,7 @@ pub enum StorageError {
     OffsiteDamaged { object: String, why: String },
 
     /// There is no copy where one is to be restored from.
-    #[error("there is nothing to restore at {url}: it has no moment; give the URL that log_url was")]
+    #[error("no copy to restore found at {url}; use the URL that log_url had")]
     NothingOffsite { url: String },
 
     /// The copy in an object store is that of another data directory.

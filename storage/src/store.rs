@@ -153,7 +153,7 @@ impl Store {
         if !self.closed.swap(true, Ordering::AcqRel)
             && let Err(error) = sums::write(&self.directory)
         {
-            tracing::warn!(%error, "what files without checksums hold was not written down; only `millrace check` would use it");
+            tracing::warn!(%error, "checksums of files were not saved; `millrace check` will skip them");
         }
         Ok(())
     }

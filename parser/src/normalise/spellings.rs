@@ -406,7 +406,7 @@ fn refuse_parts_of_columns(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
         if is_list && let Some((_, dot)) = names.into_iter().find(is_attribute) {
             let message = "INSERT into attributes of a column is not supported";
             let hint =
-                "Columns stand without the name of their table, and a row is inserted as a whole: ROW(..).";
+                "Write columns without their table's name, and insert composite values as a whole: ROW(..).";
             return Err(Failure::unsupported(message, dot.span.start, hint));
         }
     }

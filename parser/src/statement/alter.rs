@@ -49,7 +49,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
     }
     let by_row = [&["ENABLE", "ROW"], &["DISABLE", "ROW"], &["FORCE", "ROW"]];
     if by_row.iter().any(|words| reader.at(*words)) {
-        let hint = "Make a view of the rows that somebody may see, and grant the privilege on it.";
+        let hint = "Create a view of the rows that the role may see, and grant the privilege on that view.";
         return Err(Failure::unsupported(
             "row-level security is not supported",
             reader.here(),

@@ -187,7 +187,7 @@ fn language(reader: &mut Reader<'_>, kind: Kind) -> Parse<Language> {
         _ => Err(Failure::unsupported(
             format!("LANGUAGE {language} is not supported"),
             at,
-            "There are sql and javascript; programs that embed the server register reducers.",
+            "The languages are sql and javascript; programs that embed the server register reducers.",
         )),
     }
 }

@@ -151,7 +151,7 @@ pub(super) fn domain_change(reader: &mut Reader<'_>) -> Parse<Option<AlterOperat
         let check = reader.expr()?;
         reader.need_token(&Token::RParen)?;
         if reader.at(&["NOT", "VALID"]) {
-            let message = "NOT VALID is not supported: what is there is always looked at";
+            let message = "NOT VALID is not supported: existing rows are always checked";
             return Err(Failure::unsupported(message, reader.here(), ""));
         }
         DomainChange::AddCheck(name, Box::new(check))

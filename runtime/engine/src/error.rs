@@ -36,7 +36,7 @@ pub enum RuntimeError {
     LastWorker(u32),
     /// A write was held back by backpressure for as long as `write_timeout` allows.
     #[error("write timed out after {waited:?}: {cause} (backpressure): {why}")]
-    NoRoom {
+    WriteTimedOut {
         waited: std::time::Duration,
         /// What is to blame, in a few words.
         cause: &'static str,

@@ -68,7 +68,7 @@ pub enum MeshError {
     /// The other side does not take this process.
     #[error("{0}")]
     Refused(String),
-    #[error("the other side has another cluster_token, or somebody is between the two")]
+    #[error("the other side has a different cluster_token, or the connection is intercepted")]
     Token,
     #[error(
         "links between machines are encrypted here and not there: set cluster_tls to the same on all of them"

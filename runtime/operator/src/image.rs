@@ -24,12 +24,12 @@ pub enum Part {
     Table(TableImage),
     Columns(Vec<ArrayRef>),
     /// Columns that are on disk.
-    Away(Vec<AwaySet>),
+    Away(Vec<SpilledSet>),
 }
 
 /// Columns of one length that are on disk, in slices.
 #[derive(Debug, Clone)]
-pub struct AwaySet {
+pub struct SpilledSet {
     pub columns: usize,
     pub slices: Vec<SpilledRows>,
 }
@@ -123,7 +123,7 @@ impl OperatorImage {
                         for rows in sliced(columns)? {
                             slices.push(writer.put(&rows).await?);
                         }
-                        sets.push(AwaySet {
+                        sets.push(SpilledSet {
                             columns: columns.len(),
                             slices,
                         });

@@ -80,7 +80,7 @@ pub fn begin(
         ("n", Channel::Unbound { .. }) | ("y", Channel::Unbound { was_offered: false }) => {}
         ("y", Channel::Unbound { was_offered: true }) => {
             return Err(Fault::Binding(
-                "the client supports channel binding and believes that the server does not: somebody may be in between",
+                "the client supports channel binding and believes that the server does not: the connection may be intercepted",
             ));
         }
         (flag, Channel::Bound(data)) if flag.strip_prefix("p=") == Some(BINDING) => bound.extend(data),
@@ -95,7 +95,7 @@ pub fn begin(
         ("n" | "y", Channel::Bound(_)) => {
             return Err(Fault::Binding("SCRAM-SHA-256-PLUS needs channel binding"));
         }
-        _ => return Err(Fault::Malformed("its channel binding flag is none of n, y and p")),
+        _ => return Err(Fault::Malformed("its channel binding flag is not n, y or p")),
     }
     let mut attributes = bare.split(',');
     if !attributes.next().is_some_and(|name| name.starts_with("n=")) {
@@ -137,11 +137,11 @@ impl Waiting {
         }
         if binding != Some(self.binding.as_str()) {
             return Err(Fault::Binding(
-                "the channel of the client is not the channel of the server: somebody may be in between",
+                "the channel of the client is not the channel of the server: the connection may be intercepted",
             ));
         }
         if nonce != Some(self.nonce.as_str()) {
-            return Err(Fault::Malformed("the nonce is another one"));
+            return Err(Fault::Malformed("the nonce does not match"));
         }
         let proof = BASE64
             .decode(proof)

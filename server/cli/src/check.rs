@@ -66,9 +66,7 @@ fn summary(checked: &Checked) -> String {
     };
     let mended = |mended| {
         let places = counted(mended, "harmless place");
-        format!(
-            "{places}: the next start of the server makes that again, or cuts it, and no acknowledged row is lost by that"
-        )
+        format!("{places}: the next start repairs this; no acknowledged row is lost")
     };
     match (of(Severity::Lost), of(Severity::Mended)) {
         (0, 0) => format!("{read}: all is as it was written"),
@@ -125,8 +123,7 @@ mod tests {
         assert_eq!(of(&[]), "1 file and 20 bytes were read: all is as it was written");
         assert_eq!(
             of(&[Severity::Mended]),
-            "1 file and 20 bytes were read: 1 harmless place: the next start of the server makes that again, or cuts it, and no \
-             acknowledged row is lost by that"
+            "1 file and 20 bytes were read: 1 harmless place: the next start repairs this; no acknowledged row is lost"
         );
         let both = of(&[Severity::Lost, Severity::Lost, Severity::Mended]);
         assert!(

@@ -30,7 +30,7 @@ fn tell(text: &str) {
     if let Some(socket) = std::env::var_os(SOCKET)
         && let Err(error) = send(&socket, text)
     {
-        tracing::warn!(%error, "systemd ({SOCKET}) cannot be told how the server is");
+        tracing::warn!(%error, "the state of the server cannot be reported to systemd ({SOCKET})");
     }
 }
 

@@ -116,7 +116,7 @@ impl DeltaWriter {
                 let there = self.place.store.get(path).await.map_err(failed)?;
                 if there.bytes().await.map_err(failed)? != *content {
                     return Err(self.foreign(&format!(
-                        "\"{}\" is there already with another content",
+                        "\"{}\" already exists with different content",
                         self.place.shown(path)
                     )));
                 }

@@ -151,7 +151,7 @@ impl Server {
                     "table {schema}.{name} is not there on {}, or has no columns",
                     at(&def.place)
                 ),
-                "Tables and their columns are named as there, with the schema: 'public.orders'.",
+                "Use the upstream names of the table, with its schema, and of its columns: 'public.orders'.",
             ));
         }
         let mut upstream = Upstream {
@@ -241,11 +241,11 @@ impl Server {
         let refused = |why: String| {
             ConnectorError::lasting(
                 format!(
-                    "publication \"{}\" of {} does not have what is followed{why}",
+                    "publication \"{}\" of {} does not exist or lacks tables that are followed{why}",
                     def.publication,
                     at(&def.place)
                 ),
-                format!("Somebody who may has to run there: {statement}"),
+                format!("Have an upstream role with the privilege run: {statement}"),
             )
         };
         if !def.publishes {

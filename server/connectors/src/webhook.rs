@@ -156,7 +156,7 @@ impl WebhookWriter {
             said => format!("{url} answers {status}: {said}"),
         };
         if !may_pass(status) {
-            let hint = "Look why it does not take the rows, and run RESUME SINK; or drop the sink.";
+            let hint = "Find out why it refuses the rows, and run RESUME SINK; or drop the sink.";
             return ConnectorError::lasting(message, hint);
         }
         ConnectorError {
@@ -358,7 +358,7 @@ impl From<Private> for ConnectorError {
     fn from(private: Private) -> Self {
         ConnectorError::lasting(
             private.to_string(),
-            "Whoever runs the server can allow hosts: webhook_private_hosts in its configuration.",
+            "The server's administrator can allow hosts: webhook_private_hosts in its configuration.",
         )
     }
 }

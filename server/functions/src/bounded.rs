@@ -85,23 +85,23 @@ fn is_exempt(name: &str) -> bool {
     EXEMPT.contains(&name)
 }
 
-/// Where calls that take much ask for memory.
+/// The memory that calls may take: those that take much ask for it.
 #[derive(Clone)]
-pub struct Room {
+pub struct MemoryBudget {
     memory: Arc<Memory>,
     pool: Arc<dyn MemoryPool>,
 }
 
-impl std::fmt::Debug for Room {
+impl std::fmt::Debug for MemoryBudget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Room")
+        f.write_str("MemoryBudget")
     }
 }
 
-impl Room {
+impl MemoryBudget {
     /// Memory, and a pool over it for what is held during calls.
-    pub fn new(memory: &Arc<Memory>, pool: Arc<dyn MemoryPool>) -> Room {
-        Room {
+    pub fn new(memory: &Arc<Memory>, pool: Arc<dyn MemoryPool>) -> MemoryBudget {
+        MemoryBudget {
             memory: Arc::clone(memory),
             pool,
         }
@@ -125,7 +125,7 @@ impl Room {
 ///
 /// # Errors
 /// The registry refuses a function.
-pub fn register(state: &mut SessionState, room: &Room) -> Result<()> {
+pub fn register(state: &mut SessionState, budget: &MemoryBudget) -> Result<()> {
     // The registry has a function under each of its names. One that was replaced may still be there under another name of its own:
     // it comes first, so that it takes nothing back; and names come after other names.
     let known = state.scalar_functions();
@@ -139,9 +139,11 @@ pub fn register(state: &mut SessionState, room: &Room) -> Result<()> {
         .collect();
     functions.sort_by_key(|(order, _)| *order);
     for (_, function) in functions {
-        state.register_udf(limited(&function, room))?;
+        state.register_udf(limited(&function, budget))?;
     }
-    state.register_function_rewrite(Arc::new(Limits { room: room.clone() }))
+    state.register_function_rewrite(Arc::new(Limits {
+        budget: budget.clone(),
+    }))
 }
 
 /// An expression ready to run. `now()` and its like are values from then on: one for the whole statement.
@@ -175,12 +177,12 @@ pub fn in_expression(state: &SessionState, expression: Expr, schema: &DFSchema) 
 /// Puts limits on the calls of plans.
 #[derive(Debug)]
 struct Limits {
-    room: Room,
+    budget: MemoryBudget,
 }
 
 /// The text and the pattern of a comparison. A pattern that is short and known is compared as it is; else the time that it
 /// takes is looked at first.
-fn with_pattern(text: Expr, pattern: Expr, room: &Room) -> (Expr, Expr) {
+fn with_pattern(text: Expr, pattern: Expr, budget: &MemoryBudget) -> (Expr, Expr) {
     let is_short = match &pattern {
         Expr::Literal(value, _) => value
             .try_as_str()
@@ -193,11 +195,11 @@ fn with_pattern(text: Expr, pattern: Expr, room: &Room) -> (Expr, Expr) {
         return (text, pattern);
     }
     let call = ScalarFunction::new_udf(stand_in::matched(), vec![text, pattern.clone()]);
-    (Expr::ScalarFunction(limited_call(call, room)), pattern)
+    (Expr::ScalarFunction(limited_call(call, budget)), pattern)
 }
 
 /// A comparison with a pattern, with limits; any other expression as it is.
-fn pattern_matched(expr: Expr, room: &Room) -> Expr {
+fn pattern_matched(expr: Expr, budget: &MemoryBudget) -> Expr {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
             if matches!(
@@ -208,11 +210,11 @@ fn pattern_matched(expr: Expr, room: &Room) -> Expr {
                     | Operator::RegexNotIMatch
             ) =>
         {
-            let (left, right) = with_pattern(*left, *right, room);
+            let (left, right) = with_pattern(*left, *right, budget);
             Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
         }
         Expr::Like(mut like) => {
-            let (text, pattern) = with_pattern(plain(*like.expr), plain(*like.pattern), room);
+            let (text, pattern) = with_pattern(plain(*like.expr), plain(*like.pattern), budget);
             like.expr = Box::new(text);
             like.pattern = Box::new(pattern);
             Expr::Like(like)
@@ -225,7 +227,10 @@ impl Limits {
     fn call(&self, function: Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
         // Functions count their constants by themselves, and some want to see them.
         let args = args.into_iter().map(plain).collect();
-        Expr::ScalarFunction(limited_call(ScalarFunction::new_udf(function, args), &self.room))
+        Expr::ScalarFunction(limited_call(
+            ScalarFunction::new_udf(function, args),
+            &self.budget,
+        ))
     }
 }
 
@@ -266,7 +271,7 @@ impl FunctionRewrite for Limits {
                     false => {
                         let sides = (Box::new(plain(*left)), Box::new(plain(*right)));
                         let compared = Expr::BinaryExpr(BinaryExpr::new(sides.0, op, sides.1));
-                        pattern_matched(compared, &self.room)
+                        pattern_matched(compared, &self.budget)
                     }
                 })
             }
@@ -276,11 +281,11 @@ impl FunctionRewrite for Limits {
                 list.list = list.list.into_iter().map(plain).collect();
                 Transformed::yes(Expr::InList(list))
             }
-            like @ Expr::Like(_) => Transformed::yes(pattern_matched(like, &self.room)),
+            like @ Expr::Like(_) => Transformed::yes(pattern_matched(like, &self.budget)),
             Expr::Literal(value, metadata) if sizes::of_constant(&value) > FOLDED_BYTES_MAX => {
                 let call =
                     ScalarFunction::new_udf(stand_in::constant(), vec![Expr::Literal(value, metadata)]);
-                Transformed::yes(Expr::ScalarFunction(limited_call(call, &self.room)))
+                Transformed::yes(Expr::ScalarFunction(limited_call(call, &self.budget)))
             }
             other => Transformed::no(other),
         })

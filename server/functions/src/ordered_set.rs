@@ -17,15 +17,15 @@ use datafusion::scalar::ScalarValue;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use crate::arguments::no_such;
-use crate::bounded::{Room, aggregates};
+use crate::bounded::{MemoryBudget, aggregates};
 
-/// The functions. What they hold is asked for in the room.
-pub fn udafs(room: &Room) -> [Arc<AggregateUDF>; 3] {
+/// The functions. What they hold is taken from the budget.
+pub fn udafs(budget: &MemoryBudget) -> [Arc<AggregateUDF>; 3] {
     [Kind::Mode, Kind::PercentileDisc, Kind::EachPercentileCont].map(|kind| {
         Arc::new(AggregateUDF::from(OrderedSet {
             kind,
             signature: Signature::any(kind.arguments(), Volatility::Immutable),
-            room: room.clone(),
+            budget: budget.clone(),
         }))
     })
 }
@@ -65,7 +65,7 @@ impl Kind {
 struct OrderedSet {
     kind: Kind,
     signature: Signature,
-    room: Room,
+    budget: MemoryBudget,
 }
 
 impl PartialEq for OrderedSet {
@@ -147,7 +147,7 @@ impl AggregateUDFImpl for OrderedSet {
             data_type: arguments.expr_fields[0].data_type().clone(),
             batches: vec![],
         });
-        Ok(aggregates::of_rows(self.kind.name(), values, self.room.clone()))
+        Ok(aggregates::of_rows(self.kind.name(), values, self.budget.clone()))
     }
 
     fn supports_within_group_clause(&self) -> bool {

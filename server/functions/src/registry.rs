@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 
-use crate::bounded::Room;
+use crate::bounded::MemoryBudget;
 use crate::sql::quantified;
 use crate::{
     alike, arithmetic, arrays, average, buckets, by_pattern, by_row, bytes, cast, clock, date_bin, date_part,
@@ -14,11 +14,11 @@ use crate::{
     text_or_bytes, trigonometry, trim_array, without, zoned_shift,
 };
 
-/// Registers all of them. Aggregates whose values grow take memory in the room.
+/// Registers all of them. Aggregates whose values grow take memory from the budget.
 ///
 /// # Errors
 /// The registry refuses a function.
-pub fn register(registry: &mut dyn FunctionRegistry, room: &Room) -> Result<()> {
+pub fn register(registry: &mut dyn FunctionRegistry, budget: &MemoryBudget) -> Result<()> {
     // The first planner that knows an operator has it.
     registry.register_expr_planner(Arc::new(operators::PgOperators))?;
     datafusion_functions_json::register_all(registry)?;
@@ -71,7 +71,10 @@ pub fn register(registry: &mut dyn FunctionRegistry, room: &Room) -> Result<()> 
     for function in spread::udafs() {
         registry.register_udaf(function)?;
     }
-    for function in without::udafs(room).into_iter().chain(ordered_set::udafs(room)) {
+    for function in without::udafs(budget)
+        .into_iter()
+        .chain(ordered_set::udafs(budget))
+    {
         registry.register_udaf(function)?;
     }
     Ok(())

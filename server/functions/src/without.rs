@@ -25,7 +25,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 
-use super::bounded::{Room, aggregates};
+use super::bounded::{MemoryBudget, aggregates};
 
 /// What an aggregate goes without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ enum LeftOut {
 struct Without {
     function: AggregateUDF,
     left_out: LeftOut,
-    room: Room,
+    budget: MemoryBudget,
 }
 
 impl PartialEq for Without {
@@ -58,8 +58,8 @@ impl Hash for Without {
     }
 }
 
-/// The functions. Those whose values grow take memory in the room.
-pub fn udafs(room: &Room) -> Vec<Arc<AggregateUDF>> {
+/// The functions. Those whose values grow take memory from the budget.
+pub fn udafs(budget: &MemoryBudget) -> Vec<Arc<AggregateUDF>> {
     [
         (array_agg::array_agg_udaf(), LeftOut::Reverse),
         (string_agg::string_agg_udaf(), LeftOut::Reverse),
@@ -72,7 +72,7 @@ pub fn udafs(room: &Room) -> Vec<Arc<AggregateUDF>> {
         let function = Without {
             function: function.as_ref().clone(),
             left_out,
-            room: room.clone(),
+            budget: budget.clone(),
         };
         Arc::new(AggregateUDF::from(function))
     })
@@ -107,7 +107,7 @@ impl AggregateUDFImpl for Without {
         let without = |function| Without {
             function,
             left_out: self.left_out,
-            room: self.room.clone(),
+            budget: self.budget.clone(),
         };
         Ok(ordered.map(|ordered| Arc::new(without(ordered)) as Arc<dyn AggregateUDFImpl>))
     }
@@ -135,7 +135,7 @@ impl AggregateUDFImpl for Without {
     fn accumulator(&self, acc_args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let accumulator = self.function.inner().accumulator(acc_args)?;
         Ok(match self.left_out {
-            LeftOut::Reverse => aggregates::of_one_group(self.grown(), accumulator, self.room.clone()),
+            LeftOut::Reverse => aggregates::of_one_group(self.grown(), accumulator, self.budget.clone()),
             LeftOut::GroupsAccumulator | LeftOut::GroupsOfFloats => accumulator,
         })
     }
@@ -156,7 +156,7 @@ impl AggregateUDFImpl for Without {
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let accumulator = self.function.inner().create_groups_accumulator(args)?;
         Ok(match self.left_out {
-            LeftOut::Reverse => aggregates::of_all_groups(self.grown(), accumulator, self.room.clone()),
+            LeftOut::Reverse => aggregates::of_all_groups(self.grown(), accumulator, self.budget.clone()),
             LeftOut::GroupsAccumulator | LeftOut::GroupsOfFloats => accumulator,
         })
     }

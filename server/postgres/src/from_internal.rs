@@ -120,7 +120,7 @@ pub fn runtime(error: RuntimeError) -> SqlError {
             SqlError::new(SqlState::ObjectNotInPrerequisiteState, error.to_string())
                 .with_hint("Use ADD WORKER first.")
         }
-        RuntimeError::NoRoom { waited, cause, why } => SqlError::new(
+        RuntimeError::WriteTimedOut { waited, cause, why } => SqlError::new(
             SqlState::OutOfMemory,
             format!(
                 "write timed out after {} s: {cause} (backpressure)",
@@ -128,7 +128,7 @@ pub fn runtime(error: RuntimeError) -> SqlError {
             ),
         )
         .with_detail(why)
-        .with_hint("Nothing of it was stored. Retry it later; SHOW BACKPRESSURE lists what is behind."),
+        .with_hint("Nothing was stored. Retry later; SHOW BACKPRESSURE lists what is behind."),
         error @ RuntimeError::RowsLost { .. } => SqlError::new(SqlState::CrashShutdown, error.to_string()),
         error @ RuntimeError::Ended => SqlError::new(SqlState::QueryCanceled, error.to_string()),
         RuntimeError::Internal(message) => SqlError::internal(message),

@@ -311,7 +311,7 @@ impl CopyIn {
                 }
             };
             if full {
-                self.session.wait_for_room(self.object.id).await?;
+                self.session.wait_for_backpressure(self.object.id).await?;
                 self.convert()?;
                 self.collect(CONVERSIONS_MAX).await?;
             }

@@ -362,13 +362,17 @@ impl Session {
         }
     }
 
-    /// Waits until there is space for more rows of a relation.
+    /// Waits while backpressure holds back writes to a relation.
     ///
     /// # Errors
-    /// There is none in time, or the relation was dropped.
-    pub(crate) async fn wait_for_room(&self, relation: ObjectId) -> SqlResult<()> {
+    /// It takes longer than `write_timeout`, or the relation was dropped.
+    pub(crate) async fn wait_for_backpressure(&self, relation: ObjectId) -> SqlResult<()> {
         let (relation, wait_max) = (RelationId(relation.0), self.write_timeout());
-        Ok(self.db.runtime().wait_for_room(relation, wait_max).await?)
+        Ok(self
+            .db
+            .runtime()
+            .wait_for_backpressure(relation, wait_max)
+            .await?)
     }
 
     /// How long the session's writes wait for space.

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use datafusion::execution::SessionState;
     use millrace_database::database::engine::build;
-    use millrace_functions::bounded::Room;
+    use millrace_functions::bounded::MemoryBudget;
     use millrace_resource::disk::Disks;
     use millrace_resource::memory::{Memory, Resident};
     use millrace_resource::query_memory::QueryMemory;
@@ -156,8 +156,8 @@ mod tests {
         let (state, _) = state();
         let mut below = datafusion::prelude::SessionContext::new().state();
         let memory = Memory::new(None, Resident::Unknown);
-        let room = Room::new(&memory, QueryMemory::new(&memory));
-        millrace_functions::registry::register(&mut below, &room).unwrap();
+        let budget = MemoryBudget::new(&memory, QueryMemory::new(&memory));
+        millrace_functions::registry::register(&mut below, &budget).unwrap();
         let names = |state: &SessionState| -> BTreeSet<String> {
             let functions = state.scalar_functions().values();
             functions.map(|function| function.name().to_owned()).collect()

@@ -245,7 +245,7 @@ pub async fn sinks(broker: &Broker, place: &Path) -> Result<(), Failure> {
     assert!(set.status().is_success(), "{}", set.text().await?);
     let error = refused(&client, &strict("other")).await?;
     assert!(
-        error.contains("does not take the schema for subject avro_strict-value"),
+        error.contains("refuses the schema for subject avro_strict-value"),
         "{error}"
     );
     run(&client, &strict("more")).await?;

@@ -458,7 +458,7 @@ async fn refusals(broker: &Broker, place: &Path) -> Result<(), Failure> {
     send(&kafka, (0..9).map(|n| Record::new("gone", n.to_string()))).await?;
     until(
         &client,
-        "SELECT state, error LIKE '%deleted and made again%' FROM mr_catalog.sources WHERE name = 'gone'",
+        "SELECT state, error LIKE '%deleted and recreated%' FROM mr_catalog.sources WHERE name = 'gone'",
         "failed t",
     )
     .await?;

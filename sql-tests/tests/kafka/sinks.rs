@@ -479,7 +479,7 @@ pub async fn outage(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
         assert!(began.elapsed() < Duration::from_secs(30));
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    until_has(&client, STATE, "deleted and made again").await?;
+    until_has(&client, STATE, "deleted and recreated").await?;
     until(&client, "SELECT state FROM mr_catalog.sinks", "failed").await?;
     assert_eq!(topic(broker, "away")?, [""; 0]);
     run(&client, "DROP SINK k").await?;

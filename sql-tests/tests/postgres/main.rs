@@ -437,7 +437,7 @@ async fn refusals(server: &Postgres, place: &Path) -> Result<(), Failure> {
             good.replace("database.name = 'postgres'", "database.name = 'none'"),
             "database \"none\" does not exist",
         ),
-        (good.replace("'bad_slot'", "'taken_slot'"), "is there already"),
+        (good.replace("'bad_slot'", "'taken_slot'"), "already exists"),
         (
             good.replace(&format!("port = {}", server.port()), "port = 1"),
             "127.0.0.1:1",
@@ -446,7 +446,7 @@ async fn refusals(server: &Postgres, place: &Path) -> Result<(), Failure> {
         (source("bad", server, ", topic = 'x'"), "has no option \"topic\""),
         (
             good.replace("CREATE SOURCE bad", "CREATE SOURCE bad (a INT)"),
-            "columns of its own",
+            "fixed columns",
         ),
         (
             good.replace("CREATE SOURCE bad", "CREATE TABLE bad (a INT)"),
@@ -488,7 +488,7 @@ async fn refusals(server: &Postgres, place: &Path) -> Result<(), Failure> {
         ),
         (
             "CREATE TABLE t (id INT, v INT PRIMARY KEY) FROM ok TABLE 'keyed'",
-            "do not tell column \"v\"",
+            "do not include column \"v\"",
         ),
         (
             "CREATE TABLE t (id INT PRIMARY KEY, v INT) FROM ok TABLE 'plain'",
@@ -588,7 +588,7 @@ async fn slots(server: &Postgres, place: &Path) -> Result<(), Failure> {
     run(&client, "RESUME STREAM slots").await?;
     until(
         &client,
-        "SELECT state, error LIKE '%made again%' FROM mr_catalog.sources WHERE name = 'slots'",
+        "SELECT state, error LIKE '%was recreated%' FROM mr_catalog.sources WHERE name = 'slots'",
         "failed t",
     )
     .await?;

@@ -126,7 +126,7 @@ pub(crate) async fn sinks(server: &Postgres, place: &Path) -> Result<(), Failure
         .batch_execute("DROP TABLE totals; CREATE TABLE totals (who text PRIMARY KEY, total bigint)")
         .await?;
     run(&client, "UPDATE orders SET amount = 1").await?;
-    let state = "SELECT state, error LIKE '%was dropped and made again%' FROM mr_catalog.sinks WHERE name = 'totals_there'";
+    let state = "SELECT state, error LIKE '%was dropped and recreated%' FROM mr_catalog.sinks WHERE name = 'totals_there'";
     until(&client, state, "failed t").await?;
     run(&client, "DROP SINK totals_there").await?;
     run(

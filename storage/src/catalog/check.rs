@@ -27,7 +27,7 @@ pub(crate) fn check(
                 &path,
                 0,
                 Severity::Mended,
-                "it is missing: it is made again from the index",
+                "it is missing: it is rebuilt from the index",
             ),
             None => lost(0, "it is missing, and so is the index".to_owned()),
         };
@@ -65,7 +65,7 @@ pub(crate) fn check(
         );
         checked.findings.push(lost(replayed.valid_bytes, why));
     } else if indexed.is_some_and(|indexed| indexed != replayed.state) {
-        let why = "it says something else than the journal; it is made again";
+        let why = "it differs from the journal; it is rebuilt";
         let index = directory.join(INDEX);
         checked
             .findings
@@ -86,9 +86,9 @@ fn line_start(bytes: &[u8], line: usize) -> u64 {
 fn read_index(path: &Path, checked: &mut Checked) -> Result<Option<State>, StorageError> {
     let mended = |why: String| Finding::new(path, 0, Severity::Mended, why);
     if !path.exists() {
-        checked.findings.push(mended(
-            "it is missing: it is made again from the journal".to_owned(),
-        ));
+        checked
+            .findings
+            .push(mended("it is missing: it is rebuilt from the journal".to_owned()));
         return Ok(None);
     }
     let copy = tempfile::tempdir().map_err(|e| StorageError::io("create a copy of", path, e))?;
@@ -98,7 +98,7 @@ fn read_index(path: &Path, checked: &mut Checked) -> Result<Option<State>, Stora
         Err(error) => {
             checked
                 .findings
-                .push(mended(format!("{error}; it is made again from the journal")));
+                .push(mended(format!("{error}; it is rebuilt from the journal")));
             Ok(None)
         }
     }

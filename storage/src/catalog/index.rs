@@ -179,6 +179,7 @@ impl Index {
     }
 
     /// Writes a fact to memory; it reaches the disk with the next flush.
+    #[cfg(test)]
     pub(super) fn put_hint(&self, key: &str, value: &[u8]) -> Result<(), StorageError> {
         guarded(&self.path, || {
             self.hints

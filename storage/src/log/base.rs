@@ -507,7 +507,7 @@ impl RelationLog {
             }
         }
         if (found.rows, found.sum) != (left.rows, left.sum) {
-            let why = "its rows are not what its changes add up to".to_owned();
+            let why = "its rows do not match its changes".to_owned();
             return Ok(Err(Kept::Unverified(why)));
         }
         Ok(Ok(entries))

@@ -89,9 +89,7 @@ impl First {
         match u16_at(bytes, 4) {
             VERSION if size == BYTES => Ok(first),
             BASE_VERSION if size == BASE_BYTES && first.base_end > first.offset => Ok(first),
-            version => Err(format!(
-                "it has version {version} and {size} bytes, which do not belong together"
-            )),
+            version => Err(format!("size {size} does not match version {version}")),
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn check(plan: &LogicalPlan) -> Result<()> {
     match found {
         None => Ok(()),
         Some(name) => Err(DataFusionError::NotImplemented(format!(
-            "{name}() in a subquery is over columns of an outer query alone, and belongs to that query: this is not supported"
+            "aggregate {name}() over outer columns only is not supported in a subquery"
         ))),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn check(statement: &Statement) -> Result<()> {
     match statement.walk(&mut Queries) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(name) => Err(DataFusionError::NotImplemented(format!(
-            "WITH query \"{name}\" has a function that gives another value at each call, and is named more than once: this is not \
+            "WITH query \"{name}\" calls a volatile function and is used more than once: this is not \
              supported"
         ))),
     }

@@ -75,7 +75,7 @@ fn check_array(data_type: &DataType) -> Result<()> {
         | DataType::Null => Ok(()),
         _ => Err(Faulty {
             fault: Fault::UndefinedFunction,
-            message: "unnest() takes an array, and its argument is none".into(),
+            message: "the argument of unnest() must be an array".into(),
         }
         .into()),
     }

@@ -39,7 +39,7 @@ impl Visitor for Refuser {
         // The parser makes CREATE TABLE AS of it where it may stand.
         match &select.into {
             Some(_) => {
-                ControlFlow::Break("SELECT .. INTO is only supported as a statement of its own".into())
+                ControlFlow::Break("SELECT .. INTO is only supported at the top level of a statement".into())
             }
             None => ControlFlow::Continue(()),
         }

@@ -139,7 +139,7 @@ fn recursive(cte: &mut Cte, name: &str) -> Result<()> {
     if let Some(inner) = with.take() {
         if references(&inner, name) > 0 {
             return Err(DataFusionError::NotImplemented(format!(
-                "a reference to recursive query \"{name}\" in a WITH clause of its own is not supported; \
+                "a reference to recursive query \"{name}\" in a nested WITH clause is not supported; \
                  use a subquery in FROM"
             )));
         }

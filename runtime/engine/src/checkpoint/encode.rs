@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use futures::FutureExt;
-use millrace_operator::image::{AwaySet, Part as OperatorPart, sliced, tag_column};
+use millrace_operator::image::{Part as OperatorPart, SpilledSet, sliced, tag_column};
 use millrace_resource::spill::state::SpilledRows;
 use millrace_schedule::cpu::QueryClass;
 use millrace_schedule::id::Part;
@@ -156,7 +156,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Columns that are on disk, as they are there.
-    async fn away(&mut self, part: Part, place: &mut usize, sets: &[AwaySet]) -> Result<Vec<StoredSet>> {
+    async fn away(&mut self, part: Part, place: &mut usize, sets: &[SpilledSet]) -> Result<Vec<StoredSet>> {
         let mut stored = vec![];
         for set in sets {
             stored.push(StoredSet {

@@ -169,7 +169,7 @@ fn answer(inner: Option<Arc<Inner>>, request: Body) -> BoxFuture<'static, Result
                 partition,
                 done,
             } if of == inner.id => next_batch(inner.worker(), flow, partition, done).await,
-            _ => Err("this worker has not what is asked for".into()),
+            _ => Err("this worker does not have what was requested".into()),
         }
     }
     .boxed()
@@ -461,7 +461,7 @@ impl Inner {
             identity,
             &millrace_planner::state_identity::state_identity(&graph),
         ) {
-            return Err(format!("its plan is another one there: {difference}"));
+            return Err(format!("its plan differs there: {difference}"));
         }
         if *shape.as_ref() != ViewShape::of(shape.id, shape.incarnation, &graph) {
             return Err("its stages are others there".into());

@@ -17,7 +17,7 @@ use arrow::buffer::BooleanBuffer;
 use bytes::Bytes;
 use millrace_mesh::Body;
 use millrace_operator::OperatorImage;
-use millrace_operator::image::{AwaySet, OperatorWaits, Part, joined, sliced, tag_column, tags_of};
+use millrace_operator::image::{OperatorWaits, Part, SpilledSet, joined, sliced, tag_column, tags_of};
 use millrace_resource::spill::state::{Spill, SpillWriter, SpilledRows};
 use millrace_state::chunk::{Chunk, Stored};
 use millrace_state::row_table::{TableImage, Tags};
@@ -303,7 +303,7 @@ impl Decoder<'_> {
                 for (columns, slices) in sets {
                     match of_slices(self.slices(slices).await?, *columns)? {
                         Ok(columns) => here.extend(columns),
-                        Err(slices) => away.push(AwaySet {
+                        Err(slices) => away.push(SpilledSet {
                             columns: *columns,
                             slices,
                         }),

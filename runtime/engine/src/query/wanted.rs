@@ -89,7 +89,7 @@ impl PhysicalExpr for Wanted {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         match is_unwanted() {
-            true => exec_err!("nobody waits for the query any more"),
+            true => exec_err!("the query was cancelled"),
             false => self.inner.evaluate(batch),
         }
     }

@@ -74,7 +74,7 @@ struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     fn begin(engine: &'a Engine, pipeline: PipelineId) -> Waiting<'a> {
         let began = Instant::now();
-        let mut meters = engine.writes.rooms.lock();
+        let mut meters = engine.writes.backpressure.lock();
         let meter = meters.entry(pipeline).or_default();
         meter.waiting += 1;
         meter.writes_waited += 1;
@@ -87,7 +87,7 @@ impl<'a> Waiting<'a> {
     }
 
     fn lacks(&self, lack: Lack) {
-        if let Some(meter) = self.engine.writes.rooms.lock().get_mut(&self.pipeline) {
+        if let Some(meter) = self.engine.writes.backpressure.lock().get_mut(&self.pipeline) {
             meter.lack = Some(lack);
         }
     }
@@ -95,7 +95,7 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(meter) = self.engine.writes.rooms.lock().get_mut(&self.pipeline) {
+        if let Some(meter) = self.engine.writes.backpressure.lock().get_mut(&self.pipeline) {
             meter.waiting -= 1;
             meter.waited += self.began.elapsed();
             if meter.waiting == 0 {
@@ -107,12 +107,16 @@ impl Drop for Waiting<'_> {
 }
 
 impl Runtime {
-    /// Waits until there is space for rows of a stream or table.
+    /// Waits while backpressure holds back writes to a stream or table.
     ///
     /// # Errors
-    /// There is none for as long as `wait_max`.
-    pub async fn wait_for_room(&self, relation: RelationId, wait_max: Option<Duration>) -> Result<()> {
-        self.engine.wait_for_room(&[relation], wait_max).await
+    /// It takes longer than `wait_max`.
+    pub async fn wait_for_backpressure(
+        &self,
+        relation: RelationId,
+        wait_max: Option<Duration>,
+    ) -> Result<()> {
+        self.engine.wait_for_backpressure(&[relation], wait_max).await
     }
 
     /// The queues before the epochs, in order of the pipelines.
@@ -122,17 +126,21 @@ impl Runtime {
 }
 
 impl Engine {
-    /// Waits until there is space for a write to these relations.
+    /// Waits while backpressure holds back writes to these relations.
     ///
     /// # Errors
-    /// There is none for as long as `wait_max`.
-    pub async fn wait_for_room(&self, relations: &[RelationId], wait_max: Option<Duration>) -> Result<()> {
+    /// It takes longer than `wait_max`.
+    pub async fn wait_for_backpressure(
+        &self,
+        relations: &[RelationId],
+        wait_max: Option<Duration>,
+    ) -> Result<()> {
         let memory = &self.machine.memory;
         let mut waiting: Option<Waiting<'_>> = None;
         loop {
             let mut freed = std::pin::pin!(memory.freed());
             freed.as_mut().enable();
-            let Some((pipeline, lack)) = self.lacks_room(relations) else {
+            let Some((pipeline, lack)) = self.held_back_by(relations) else {
                 return Ok(());
             };
             let waiting = waiting.get_or_insert_with(|| {
@@ -151,13 +159,13 @@ impl Engine {
                     Lack::Memory => ("memory is short", memory.shown()),
                     lack => ("views are behind", format!("the write waited for {lack}")),
                 };
-                return Err(RuntimeError::NoRoom { waited, cause, why });
+                return Err(RuntimeError::WriteTimedOut { waited, cause, why });
             }
         }
     }
 
-    /// What a write to these relations lacks, and of which pipeline.
-    fn lacks_room(&self, relations: &[RelationId]) -> Option<(PipelineId, Lack)> {
+    /// What holds back a write to these relations, and of which pipeline.
+    fn held_back_by(&self, relations: &[RelationId]) -> Option<(PipelineId, Lack)> {
         let limits = self.options.feed_limits;
         let pipelines: BTreeSet<PipelineId> = {
             let feeds = self.writes.feeds.lock();
@@ -204,13 +212,13 @@ impl Engine {
                 }
             }
         }
-        let mut rooms = self.writes.rooms.lock();
-        rooms.retain(|pipeline, meter| meter.waiting > 0 || by_pipeline.contains_key(pipeline));
+        let mut meters = self.writes.backpressure.lock();
+        meters.retain(|pipeline, meter| meter.waiting > 0 || by_pipeline.contains_key(pipeline));
         let feeds = self.writes.feeds.lock();
         let status = |(pipeline, (mut sources, views)): (PipelineId, (Vec<RelationId>, Vec<_>))| {
             sources.sort_unstable();
             let nobody = Backpressure::default();
-            let meter = rooms.get(&pipeline).unwrap_or(&nobody);
+            let meter = meters.get(&pipeline).unwrap_or(&nobody);
             let running = views.iter().filter_map(|view: &Arc<ViewInstance>| {
                 let (stage, since) = view.longest_task()?;
                 Some((view.id, stage, since))

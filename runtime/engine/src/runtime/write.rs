@@ -28,7 +28,7 @@ use crate::snapshot::{Frozen, Snapshot};
 pub(crate) struct Writes {
     pub feeds: Mutex<Feeds>,
     /// Where writes wait for space in them.
-    pub(super) rooms: Mutex<BTreeMap<PipelineId, Backpressure>>,
+    pub(super) backpressure: Mutex<BTreeMap<PipelineId, Backpressure>>,
     /// Every write that was acknowledged, by whomever.
     pub acknowledged: Mutex<WriteToken>,
 }
@@ -224,7 +224,7 @@ impl Runtime {
     /// As [`append`](Self::append), with what else there is to say.
     ///
     /// # Errors
-    /// As [`append`](Self::append); there was no room in time; `may` said no.
+    /// As [`append`](Self::append); it waited for longer than `options.wait_max`; `may` said no.
     pub async fn append_with(
         &self,
         changes: Vec<(RelationId, ChangeBatch)>,
@@ -235,7 +235,9 @@ impl Runtime {
             return Ok(WriteToken::default());
         }
         let relations: Vec<RelationId> = changes.iter().map(|(relation, _)| *relation).collect();
-        self.engine.wait_for_room(&relations, options.wait_max).await?;
+        self.engine
+            .wait_for_backpressure(&relations, options.wait_max)
+            .await?;
         loop {
             match self.append_once(changes.clone(), options).await? {
                 Some(token) => return Ok(token),

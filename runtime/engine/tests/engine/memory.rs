@@ -228,7 +228,7 @@ async fn writes_wait_when_views_have_taken_the_memory_and_others_go_on() {
         let status = fixture.runtime.memory().status();
         assert!(rows < 1_000_000, "it never waits: {status:?}");
     };
-    let RuntimeError::NoRoom { why, .. } = &error else {
+    let RuntimeError::WriteTimedOut { why, .. } = &error else {
         panic!("{error}");
     };
     assert!(why.contains("memory_limit is 12.0 MB; view \"large\""), "{why}");
@@ -240,7 +240,7 @@ async fn writes_wait_when_views_have_taken_the_memory_and_others_go_on() {
     }
     assert_eq!(fixture.sum(SMALL).await.unwrap(), 1_000);
     // Who waits goes on when there is space.
-    let waiting = fixture.runtime.wait_for_room(A, None);
+    let waiting = fixture.runtime.wait_for_backpressure(A, None);
     let more = async {
         fixture.runtime.memory().set_limit(Some(64 * MB));
     };
@@ -340,7 +340,7 @@ async fn a_view_that_is_behind_slows_its_sources_and_no_others() {
         fixture.create(SMALL, "small", SMALL_SQL).await.unwrap();
         fixture.runtime.stall_worker(0, true).unwrap();
         let (rows, error) = fill_up(&fixture).await;
-        let RuntimeError::NoRoom { why, .. } = &error else {
+        let RuntimeError::WriteTimedOut { why, .. } = &error else {
             panic!("{error}");
         };
         assert!(why.contains("the next epochs"), "{why}");

@@ -249,7 +249,7 @@ impl SpilledRows {
         let block = self.file.spill.serve(Phase::Reread, bytes, read).await?;
         if XxHash3_64::oneshot(&block) != self.hash {
             return Err(ResourceError::Spill(
-                "what was read is not what was written".into(),
+                "the bytes read are not those written".into(),
             ));
         }
         Ok(block.into())

@@ -398,7 +398,7 @@ impl RecordColumns {
                 SqlState::InvalidTableDefinition,
                 "FORMAT UPSERT and DEBEZIUM need a table with a primary key",
             )
-            .with_hint("Use CREATE TABLE .. (.., PRIMARY KEY (..)): its rows are what is there now."));
+            .with_hint("Use CREATE TABLE .. (.., PRIMARY KEY (..)): it keeps the current row of each key."));
         }
         let is_value = |column: &usize| values.contains(column);
         let is_record_key = members

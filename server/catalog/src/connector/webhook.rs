@@ -225,7 +225,7 @@ fn address(text: &str) -> SqlResult<Url> {
         return wrong("it must begin with https:// or http://");
     }
     if url.fragment().is_some() {
-        return wrong("what is behind # would not be sent");
+        return wrong("the part after # would not be sent");
     }
     match url.host() {
         Some(Host::Domain("")) => wrong("it must have the name of a host"),

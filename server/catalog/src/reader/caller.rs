@@ -45,7 +45,7 @@ impl Reader<'_> {
         if self.plans_view {
             return match OF_READER.contains(&name.as_str()) {
                 true => Err(SqlError::unsupported(format!(
-                    "{name} is not supported in a materialized view or in what is followed"
+                    "{name} is not supported in a materialized view or subscription"
                 ))
                 .with_detail("Its rows are kept, and are the same for everybody who reads them.")
                 .with_hint("Use it in a view over the materialized view.")),

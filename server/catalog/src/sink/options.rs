@@ -300,7 +300,7 @@ impl SinkOptions {
             return Err(SqlError::unsupported(
                 "a webhook cannot be delivered to exactly once: after a crash a request may be sent again",
             )
-            .with_hint("Leave the option out. What is sent again has the same Idempotency-Key."));
+            .with_hint("Omit the option. A request that is sent again has the same Idempotency-Key."));
         }
         let rollover = match given.text("rollover_seconds") {
             None => rollover,

@@ -244,7 +244,7 @@ impl Killed {
             ),
         };
         format!(
-            "{which}, run over what is there ({}); from the kill to the first right answer it took {}.",
+            "{which}, run over existing rows ({}); from the kill to the first right answer it took {}.",
             in_few_digits(checked.took),
             in_few_digits(self.down_for)
         )

@@ -40,7 +40,10 @@ pub fn open_files(config: &Config) -> Finding {
 pub fn memory(config: &Config) -> Finding {
     let limit = config.tuning.memory_limit;
     let Some(machine) = machine_bytes() else {
-        return Finding::doubtful("memory", "it cannot be told how much there is: set memory_limit");
+        return Finding::doubtful(
+            "memory",
+            "the amount of memory cannot be determined: set memory_limit",
+        );
     };
     let megabytes = |bytes: u64| bytes >> 20;
     if machine < MEMORY_MIN {

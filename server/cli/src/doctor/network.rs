@@ -108,7 +108,7 @@ pub fn cluster_token(config: &Config) -> Option<Finding> {
         (None, None) => None,
         (None, Some(_)) => Some(Finding::doubtful(
             SUBJECT,
-            "there is one, but no cluster: no workers of other processes are taken in",
+            "cluster_token is set but cluster is not: no workers of other processes can join",
         )),
         (Some(_), None) => Some(Finding::bad(
             SUBJECT,
@@ -117,10 +117,10 @@ pub fn cluster_token(config: &Config) -> Option<Finding> {
         (Some(address), Some(_)) if !config.cluster_tls && !address.ip().is_loopback() => {
             Some(Finding::doubtful(
                 SUBJECT,
-                "there is one, but cluster_tls is off: whoever listens on the network can read what is sent between machines",
+                "cluster_token is set but cluster_tls is off: traffic between machines can be read on the network",
             ))
         }
-        (Some(_), Some(_)) => Some(Finding::good(SUBJECT, "there is one")),
+        (Some(_), Some(_)) => Some(Finding::good(SUBJECT, "it is set")),
     }
 }
 

@@ -367,14 +367,14 @@ fn who_does_not_know_the_token_or_stands_between_is_refused() {
     let on = setting(directory.path(), "");
     let (status, said) = refused(cluster, &on, "the token of other machines");
     assert!(
-        status != 0 && said.contains("another cluster_token"),
+        status != 0 && said.contains("a different cluster_token"),
         "{status} {said}"
     );
 
     let (between, heard) = between(&runtime, cluster, true);
     let (status, said) = refused(between, &on, TOKEN);
     assert!(
-        status != 0 && said.contains("somebody is between"),
+        status != 0 && said.contains("the connection is intercepted"),
         "{status} {said}"
     );
     // It was in the middle, and has not come to what a worker says of itself.

@@ -67,7 +67,7 @@ struct Newer {
 impl Newer {
     fn take(&mut self, action: Value) -> Result<(), String> {
         let Value::Object(members) = action else {
-            return Err("the log has what is not an action".to_owned());
+            return Err("the log has an entry that is not an action".to_owned());
         };
         for (kind, value) in members {
             let text = |name: &str| value[name].as_str().map(str::to_owned).unwrap_or_default();

@@ -148,7 +148,7 @@ impl Writer for BucketWriter {
             Err(Error::AlreadyExists { .. }) if self.sum(number).await? == Some(reached.sum) => Ok(()),
             Err(Error::AlreadyExists { .. }) => Err(ConnectorError::lasting(
                 format!(
-                    "\"{}\" is there already, and was not written by this sink",
+                    "\"{}\" already exists and was not written by this sink",
                     self.place.shown(&path)
                 ),
                 "Perhaps another server writes there that has a copy of the data directory. Drop the sink and create it again with another path.",

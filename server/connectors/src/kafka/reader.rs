@@ -76,8 +76,8 @@ impl KafkaReader {
             && was != is
         {
             return Err(ConnectorError::lasting(
-                format!("topic \"{}\" was deleted and made again", reader.topic),
-                "What was read of the old one stays. Create another stream for the new one.",
+                format!("topic \"{}\" was deleted and recreated", reader.topic),
+                "Rows already read are kept. Create another stream for the new topic.",
             ));
         }
         let mut start = position.splits.clone();
@@ -185,7 +185,7 @@ impl KafkaReader {
     fn lost(&self, partition: i32, what: String) -> ConnectorError {
         ConnectorError::lasting(
             format!("partition {partition} of topic \"{}\": {what}", self.topic),
-            "What was read stays. Create another stream to begin anew with what the topic has.",
+            "Rows already read are kept. To start over with what the topic has now, create another stream.",
         )
     }
 
@@ -210,8 +210,8 @@ impl KafkaReader {
         let now = self.partitions().await?;
         if before.is_some() && before != self.id {
             return Err(ConnectorError::lasting(
-                format!("topic \"{}\" was deleted and made again", self.topic),
-                "What was read of the old one stays. Create another stream for the new one.",
+                format!("topic \"{}\" was deleted and recreated", self.topic),
+                "Rows already read are kept. Create another stream for the new topic.",
             ));
         }
         let new: Vec<i32> = (now.into_iter())

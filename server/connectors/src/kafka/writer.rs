@@ -221,8 +221,8 @@ impl KafkaWriter {
         };
         if progress.topic != self.topic {
             return Err(ConnectorError::lasting(
-                format!("topic \"{}\" was deleted and made again", self.def.place.topic),
-                "What was written to the old one is gone. Drop the sink and create it again to have all rows in the new one.",
+                format!("topic \"{}\" was deleted and recreated", self.def.place.topic),
+                "Rows written to the old topic are gone. To write all rows to the new one, drop the sink and create it again.",
             ));
         }
         Ok(Some(Reached {
@@ -392,7 +392,7 @@ async fn create_progress_topic(kafka: &Kafka, def: &KafkaTarget) -> Result<(), C
                 "topic \"{name}\" has {} partitions, and the topic of the progress has one",
                 topic.partitions.len()
             ),
-            "Name another one by progress.topic; it is made if it is not there.",
+            "Set progress.topic to another topic; it is created if it does not exist.",
         )),
         // One that was made just now may not be known to every broker yet.
         Some((_, Err(error))) if !is_unknown(&error) => Err(of_progress(&error)),

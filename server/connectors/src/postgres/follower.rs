@@ -91,7 +91,7 @@ impl Follower {
                 ReplicationEvent::XLogData { data, .. } => {
                     let message = pgoutput::decode(&data).map_err(|why| {
                         ConnectorError::passing(format!(
-                            "{} sent what is not understood: {why}",
+                            "{} sent a message that is not understood: {why}",
                             at(&def.place)
                         ))
                     })?;

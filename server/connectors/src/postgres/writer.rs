@@ -140,7 +140,7 @@ impl PostgresWriter {
         }
         Ok(ConnectorError::lasting(
             format!(
-                "another server writes for this sink, or somebody has removed its row of {}",
+                "another server writes for this sink, or its row in {} was deleted",
                 progress(&self.target)
             ),
             "Drop the sink and create it again. If its data directory is a copy, do so in the copy.",
@@ -277,7 +277,7 @@ async fn create_progress(client: &Client, target: &PostgresTarget) -> Result<(),
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) => ConnectorError::lasting(
             format!("{}: {}", at(&target.place), message(&error)),
             format!(
-                "Somebody who may has to run there: GRANT CREATE ON SCHEMA {} TO {}",
+                "Have a role of the target with the privilege run: GRANT CREATE ON SCHEMA {} TO {}",
                 quoted(&target.schema),
                 quoted(&target.place.user)
             ),
@@ -436,8 +436,8 @@ async fn rows(
 
 fn made_again(target: &PostgresTarget) -> ConnectorError {
     ConnectorError::lasting(
-        format!("table {} was dropped and made again", named(target)),
-        "What was written to the old one is gone. Drop the sink and create it again to have all rows in the new one.",
+        format!("table {} was dropped and recreated", named(target)),
+        "Rows written to the old table are gone. To write all rows to the new one, drop the sink and create it again.",
     )
 }
 

@@ -268,7 +268,7 @@ impl Registry {
         match status {
             StatusCode::OK => serde_json::from_slice(&body)
                 .map(Some)
-                .map_err(|error| failed(format!("it answers {path} with what is not a schema: {error}"))),
+                .map_err(|error| failed(format!("its answer to {path} is not a schema: {error}"))),
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let mut error = failed(format!("it refuses: {status}"));
@@ -303,10 +303,8 @@ fn incompatible(subject: &str, said: &str) -> ConnectorError {
         said => format!(": {said}"),
     };
     ConnectorError::lasting(
-        format!(
-            "the schema registry does not take the schema for subject {subject}, which others could not read{said}"
-        ),
-        "Give the columns the types that they had there, use another topic, or change the subject's compatibility in the registry.",
+        format!("the schema registry refuses the schema for subject {subject} as incompatible{said}"),
+        "Give the columns the types of the registered schema, use another topic, or change the subject's compatibility in the registry.",
     )
 }
 

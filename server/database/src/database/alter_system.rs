@@ -26,7 +26,7 @@ impl Database {
             if !text.is_empty()
                 && let Err(allowed) = tuning.set(name, &text)
             {
-                tracing::warn!(name, %text, allowed, "a setting of ALTER SYSTEM is not valid any more and is passed over");
+                tracing::warn!(name, %text, allowed, "a setting of ALTER SYSTEM is no longer valid and is ignored");
             }
         }
         self.apply_tuning(tuning);

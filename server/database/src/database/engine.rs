@@ -85,7 +85,7 @@ pub fn build(
     // For what runs outside of a query; each query has a pool of its own over the same memory.
     let pool = QueryMemory::new(memory);
     pool.set_name("statements".to_owned());
-    let room = bounded::Room::new(memory, Arc::clone(&pool) as _);
+    let budget = bounded::MemoryBudget::new(memory, Arc::clone(&pool) as _);
     let disks = DiskManagerBuilder::default().with_temp_file_factory(spills);
     // A file that was added to a directory has to be seen by the next statement.
     let caches = CacheManagerConfig::default().with_list_files_cache_limit(0);
@@ -110,7 +110,7 @@ pub fn build(
     let context = SessionContext::new_with_state(state);
     let system = make(&context, catalog, sessions)?;
     let mut state = context.state();
-    df(registry::register(&mut state, &room))?;
+    df(registry::register(&mut state, &budget))?;
     for reducer in &options.reducers {
         let function = Arc::new(reducer::aggregate(Arc::clone(reducer)));
         state.register_udaf(function).map_err(from_internal::datafusion)?;
@@ -119,7 +119,7 @@ pub fn build(
         state.register_udf(function).map_err(from_internal::datafusion)?;
     }
     // The last: around all that is there.
-    df(bounded::register(&mut state, &room))?;
+    df(bounded::register(&mut state, &budget))?;
     let javascript = millrace_javascript::Engine::new(pool);
     Ok((state, system.catalog, javascript))
 }

@@ -9,7 +9,7 @@ use millrace_planner::{ViewOptions, plan_view};
 use millrace_postgres::error::SqlResult;
 use millrace_storage::ObjectId;
 
-use super::{Database, kept_types};
+use super::{Database, stored_types};
 
 impl Database {
     /// What plans of views depend on besides their queries.
@@ -61,7 +61,7 @@ impl Database {
         let filled = catalog.filled();
         let catalog = filled.as_ref().unwrap_or(catalog);
         let reader = Reader::of_query(self, &self.state, catalog, database, query);
-        let plan = kept_types::kept(reader.bind_query_text(query)?, columns)?;
+        let plan = stored_types::kept(reader.bind_query_text(query)?, columns)?;
         let options = ViewOptions {
             emit: query.emit,
             priority: query.priority,

@@ -222,8 +222,8 @@ impl Database {
         let last = BTreeSet::new();
         match timeout(LAST_MAX, shipper.step(&last, true)).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the last moment could not be shipped"),
-            Err(_) => tracing::error!("the last moment could not be shipped in time"),
+            Ok(Err(error)) => tracing::error!(%error, "the last writes could not be shipped"),
+            Err(_) => tracing::error!("the last writes could not be shipped in time"),
         }
     }
 }

@@ -21,8 +21,8 @@ mod beginning;
 mod delivered;
 mod drafting;
 mod fold;
-mod kept;
 mod shipping;
+mod subscription_log;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -337,7 +337,7 @@ impl Database {
             if before.is_some() && before != relation(object) {
                 self.sinks.stop(object.id).await;
                 if let Err(error) = Bases::of(&self.options.data, object.id).remove() {
-                    tracing::error!(%error, object = object.described(), "what was noted with checkpoints could not be removed");
+                    tracing::error!(%error, object = object.described(), "the notes that a sink made with checkpoints could not be removed");
                 }
             }
         }

@@ -493,7 +493,7 @@ impl Database {
             }
             None => refused(format!("nothing feeds {}", object.described())).map_err(|error| {
                 error.with_hint(
-                    "What is fed has connector 'kafka', 'postgres-cdc', 'datagen', 'nexmark' or 'ysb'.",
+                    "Only relations with connector 'kafka', 'postgres-cdc', 'datagen', 'nexmark' or 'ysb' are sources.",
                 )
             }),
         }

@@ -11,12 +11,12 @@
 //!
 //! A query is followed as a materialized view that only its task knows (`queries`).
 //!
-//! What CREATE SUBSCRIPTION made is followed by a sink, whose target is a log of the server: its readers read that (`durable`, `kept`).
+//! What CREATE SUBSCRIPTION made is followed by a sink, whose target is a log of the server: its readers read that (`durable`, `log`).
 
 pub(in crate::database) mod changes;
 mod durable;
 mod history;
-pub(in crate::database) mod kept;
+pub(in crate::database) mod log;
 mod queries;
 mod queue;
 mod task;
@@ -38,7 +38,7 @@ use crate::database::Database;
 
 pub use self::durable::{Begin, KeptInfo};
 pub use self::history::AsOf;
-use self::kept::Kept;
+use self::log::SubscriptionLog;
 use self::queries::QueryView;
 pub use self::queue::{Event, Subscription};
 use self::task::{Asked, Status};
@@ -100,7 +100,7 @@ pub struct SubscriptionInfo {
 pub struct Subscriptions {
     followings: Mutex<BTreeMap<ObjectId, Following>>,
     /// What is kept, by subscription.
-    kept: Mutex<BTreeMap<ObjectId, Arc<Kept>>>,
+    kept: Mutex<BTreeMap<ObjectId, Arc<SubscriptionLog>>>,
     next: AtomicU64,
     too_slow: Arc<AtomicU64>,
 }

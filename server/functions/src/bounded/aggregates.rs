@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use datafusion::scalar::ScalarValue;
 
 use super::work::is_wanted;
-use super::{COPIES, Room, VALUE_BYTES_MAX, sizes, too_large};
+use super::{COPIES, MemoryBudget, VALUE_BYTES_MAX, sizes, too_large};
 
 /// Its result is held beside its state. Operators hold as much.
 const HELD: u64 = 2;
@@ -33,27 +33,35 @@ struct OneGroup {
     inner: Box<dyn Accumulator>,
     /// What it may have in all.
     bytes_max: u64,
-    room: Room,
+    budget: MemoryBudget,
 }
 
 /// An aggregate whose value is made of all rows, and may not become too large.
-pub fn of_one_group(name: &'static str, inner: Box<dyn Accumulator>, room: Room) -> Box<dyn Accumulator> {
+pub fn of_one_group(
+    name: &'static str,
+    inner: Box<dyn Accumulator>,
+    budget: MemoryBudget,
+) -> Box<dyn Accumulator> {
     Box::new(OneGroup {
         name,
         inner,
         // Buffers have up to twice the bytes that are in them.
         bytes_max: HELD * VALUE_BYTES_MAX,
-        room,
+        budget,
     })
 }
 
 /// An aggregate that holds all rows, of which one is its value.
-pub fn of_rows(name: &'static str, inner: Box<dyn Accumulator>, room: Room) -> Box<dyn Accumulator> {
+pub fn of_rows(
+    name: &'static str,
+    inner: Box<dyn Accumulator>,
+    budget: MemoryBudget,
+) -> Box<dyn Accumulator> {
     Box::new(OneGroup {
         name,
         inner,
         bytes_max: u64::MAX,
-        room,
+        budget,
     })
 }
 
@@ -73,14 +81,14 @@ impl OneGroup {
     fn ask(&self, more: u64) -> Result<Option<MemoryReservation>> {
         let there = self.inner.size() as u64;
         self.fits(there.saturating_add(more))?;
-        self.room
+        self.budget
             .ask(self.name, more.saturating_add(there * HELD / COPIES as u64))
     }
 }
 
 impl Accumulator for OneGroup {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let _room = self.ask(bytes(values))?;
+        let _budget = self.ask(bytes(values))?;
         self.inner.update_batch(values)?;
         self.check()
     }
@@ -89,7 +97,7 @@ impl Accumulator for OneGroup {
         // In a window, once for each row.
         is_wanted()?;
         self.check()?;
-        let _room = self.ask(0)?;
+        let _budget = self.ask(0)?;
         self.inner.evaluate()
     }
 
@@ -99,12 +107,12 @@ impl Accumulator for OneGroup {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         self.check()?;
-        let _room = self.ask(0)?;
+        let _budget = self.ask(0)?;
         self.inner.state()
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let _room = self.ask(bytes(states))?;
+        let _budget = self.ask(bytes(states))?;
         self.inner.merge_batch(states)?;
         self.check()
     }
@@ -122,23 +130,23 @@ impl Accumulator for OneGroup {
 struct AllGroups {
     name: &'static str,
     inner: Box<dyn GroupsAccumulator>,
-    room: Room,
+    budget: MemoryBudget,
 }
 
 /// An aggregate that says what it takes to hand out its values.
 pub fn of_all_groups(
     name: &'static str,
     inner: Box<dyn GroupsAccumulator>,
-    room: Room,
+    budget: MemoryBudget,
 ) -> Box<dyn GroupsAccumulator> {
-    Box::new(AllGroups { name, inner, room })
+    Box::new(AllGroups { name, inner, budget })
 }
 
 impl AllGroups {
     /// Takes memory for the rows of a batch, if they take much. Else nobody is asked: an operator that is told afterwards that
     /// there is no more spills its groups, and an error here would end the query.
     fn ask(&self, values: &[ArrayRef]) -> Result<Option<MemoryReservation>> {
-        self.room.ask(self.name, bytes(values))
+        self.budget.ask(self.name, bytes(values))
     }
 }
 
@@ -150,7 +158,7 @@ impl GroupsAccumulator for AllGroups {
         opt_filter: Option<&BooleanArray>,
         total_num_groups: usize,
     ) -> Result<()> {
-        let _room = self.ask(values)?;
+        let _budget = self.ask(values)?;
         self.inner
             .update_batch(values, group_indices, opt_filter, total_num_groups)
     }
@@ -169,7 +177,7 @@ impl GroupsAccumulator for AllGroups {
         group_indices: &[usize],
         total_num_groups: usize,
     ) -> Result<()> {
-        let _room = self.ask(values)?;
+        let _budget = self.ask(values)?;
         self.inner.merge_batch(values, group_indices, total_num_groups)
     }
 
@@ -178,7 +186,7 @@ impl GroupsAccumulator for AllGroups {
         values: &[ArrayRef],
         opt_filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        let _room = self.ask(values)?;
+        let _budget = self.ask(values)?;
         self.inner.convert_to_state(values, opt_filter)
     }
 

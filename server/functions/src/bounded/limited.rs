@@ -27,7 +27,7 @@ use crate::names;
 
 use super::growth::{self, Growth, Sizes};
 use super::sizes::{Columns, of_constant};
-use super::{BATCH_BYTES_MAX, Room, VALUE_BYTES_MAX, is_exempt, pattern_matched, too_large, work};
+use super::{BATCH_BYTES_MAX, MemoryBudget, VALUE_BYTES_MAX, is_exempt, pattern_matched, too_large, work};
 
 /// A constant of more bytes than this is not worked out while a query is planned: plans are copied again and again, and what they
 /// hold is in no account.
@@ -38,7 +38,7 @@ pub const FOLDED_BYTES_MAX: u64 = 64 << 10;
 pub struct Limited {
     inner: Arc<ScalarUDF>,
     growth: Growth,
-    room: Room,
+    budget: MemoryBudget,
     /// Of a call whose arguments are all constants, the bytes of its result at most.
     constant: Option<u64>,
     /// Whether the one value of such a call may become one for each row where it is used.
@@ -64,19 +64,19 @@ impl Hash for Limited {
 }
 
 /// The function with its limits, or as it is if it needs none.
-pub fn limited(function: &Arc<ScalarUDF>, room: &Room) -> Arc<ScalarUDF> {
+pub fn limited(function: &Arc<ScalarUDF>, budget: &MemoryBudget) -> Arc<ScalarUDF> {
     match is_exempt(function.name()) || function.inner().is::<Limited>() || function.as_async().is_some() {
         true => Arc::clone(function),
         false => Arc::new(ScalarUDF::from(Limited::new(
             Arc::clone(function),
-            room.clone(),
+            budget.clone(),
             None,
         ))),
     }
 }
 
 /// A call with limits, by what is known of its arguments.
-pub fn limited_call(call: ScalarFunction, room: &Room) -> ScalarFunction {
+pub fn limited_call(call: ScalarFunction, budget: &MemoryBudget) -> ScalarFunction {
     let function = match call.func.inner().downcast_ref::<Limited>() {
         Some(known) => Arc::clone(&known.inner),
         None => call.func,
@@ -85,7 +85,7 @@ pub fn limited_call(call: ScalarFunction, room: &Room) -> ScalarFunction {
         return ScalarFunction::new_udf(function, call.args);
     }
     let constant = constant_call(&function, &call.args);
-    let limited = Limited::new(function, room.clone(), constant);
+    let limited = Limited::new(function, budget.clone(), constant);
     ScalarFunction::new_udf(Arc::new(ScalarUDF::from(limited)), call.args)
 }
 
@@ -93,7 +93,7 @@ pub fn limited_call(call: ScalarFunction, room: &Room) -> ScalarFunction {
 pub fn once(call: ScalarFunction) -> ScalarFunction {
     match call.func.inner().downcast_ref::<Limited>() {
         Some(known) if known.constant.is_some() && known.is_repeated => {
-            let mut once = Limited::new(Arc::clone(&known.inner), known.room.clone(), known.constant);
+            let mut once = Limited::new(Arc::clone(&known.inner), known.budget.clone(), known.constant);
             once.is_repeated = false;
             ScalarFunction::new_udf(Arc::new(ScalarUDF::from(once)), call.args)
         }
@@ -175,7 +175,7 @@ fn is_fixed(data_type: &DataType) -> bool {
 }
 
 impl Limited {
-    fn new(inner: Arc<ScalarUDF>, room: Room, constant: Option<u64>) -> Limited {
+    fn new(inner: Arc<ScalarUDF>, budget: MemoryBudget, constant: Option<u64>) -> Limited {
         let mut signature = inner.signature().clone();
         if constant.is_some_and(|bytes| bytes > FOLDED_BYTES_MAX) {
             signature.volatility = Volatility::Volatile;
@@ -183,7 +183,7 @@ impl Limited {
         Limited {
             growth: growth::of(inner.name()),
             inner,
-            room,
+            budget,
             constant,
             is_repeated: true,
             signature,
@@ -260,7 +260,7 @@ impl ScalarUDFImpl for Limited {
             *length = (*length).max(0);
         }
         let bytes = self.check(&args)?;
-        let _room = self.room.ask(self.inner.name(), bytes)?;
+        let _budget = self.budget.ask(self.inner.name(), bytes)?;
         // Some functions make their constants as many as there are rows.
         let is_one = !args.args.is_empty()
             && are_constants(&args.args)
@@ -293,9 +293,9 @@ impl ScalarUDFImpl for Limited {
                 let limited = expr.transform_up(|expr| {
                     Ok(match expr {
                         Expr::ScalarFunction(call) => {
-                            Transformed::yes(Expr::ScalarFunction(limited_call(call, &self.room)))
+                            Transformed::yes(Expr::ScalarFunction(limited_call(call, &self.budget)))
                         }
-                        other => Transformed::yes(pattern_matched(other, &self.room)),
+                        other => Transformed::yes(pattern_matched(other, &self.budget)),
                     })
                 });
                 ExprSimplifyResult::Simplified(limited?.data)
@@ -306,7 +306,7 @@ impl ScalarUDFImpl for Limited {
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
         let updated = self.inner.inner().with_updated_config(config)?;
-        let mut limited = Limited::new(Arc::new(updated), self.room.clone(), self.constant);
+        let mut limited = Limited::new(Arc::new(updated), self.budget.clone(), self.constant);
         limited.is_repeated = self.is_repeated;
         Some(ScalarUDF::from(limited))
     }

@@ -14,17 +14,17 @@ use millrace_resource::query_memory::QueryMemory;
 use super::limited::Limited;
 use super::*;
 
-fn room(bytes: Option<usize>) -> Room {
+fn budget(bytes: Option<usize>) -> MemoryBudget {
     let memory = Memory::new(bytes, Resident::Unknown);
-    Room::new(&memory, QueryMemory::new(&memory))
+    MemoryBudget::new(&memory, QueryMemory::new(&memory))
 }
 
 fn state() -> SessionState {
     let context = datafusion::prelude::SessionContext::new();
     let mut state = context.state();
-    let room = room(None);
-    crate::registry::register(&mut state, &room).unwrap();
-    register(&mut state, &room).unwrap();
+    let budget = budget(None);
+    crate::registry::register(&mut state, &budget).unwrap();
+    register(&mut state, &budget).unwrap();
     state
 }
 
@@ -82,10 +82,10 @@ fn every_function_has_limits() {
 fn limits_change_no_function() {
     let context = datafusion::prelude::SessionContext::new();
     let mut before = context.state();
-    let room = room(None);
-    crate::registry::register(&mut before, &room).unwrap();
+    let budget = budget(None);
+    crate::registry::register(&mut before, &budget).unwrap();
     let mut after = before.clone();
-    register(&mut after, &room).unwrap();
+    register(&mut after, &budget).unwrap();
     for (name, function) in before.scalar_functions() {
         let limited = &after.scalar_functions()[name];
         let inner = limited.inner().downcast_ref::<Limited>();
@@ -231,7 +231,7 @@ fn calls_in_plans_have_limits_and_large_constants_stay() {
 fn aggregates_ask_before_they_grow() {
     let updated = |bytes: Option<usize>, name: &str, is_grouped: bool| {
         let mut state = datafusion::prelude::SessionContext::new().state();
-        crate::registry::register(&mut state, &room(bytes)).unwrap();
+        crate::registry::register(&mut state, &budget(bytes)).unwrap();
         let function = Arc::clone(&state.aggregate_functions()[name]);
         let field = |name: &str| Field::new(name, DataType::Utf8, true);
         let schema = arrow::datatypes::Schema::new(vec![field("t"), field("separator")]);

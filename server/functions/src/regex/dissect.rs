@@ -199,7 +199,7 @@ impl Builder<'_> {
         let flags = if self.options.ignore_case { "(?i)" } else { "" };
         let pattern = format!("{flags}{}", leaf(node, self.options));
         let hir = regex_syntax::parse(&pattern)
-            .map_err(|error| SqlError::internal(format!("the class {pattern} is none: {error}")))?;
+            .map_err(|error| SqlError::internal(format!("the class {pattern} is invalid: {error}")))?;
         let set: Vec<(char, char)> = match hir.kind() {
             HirKind::Class(Class::Unicode(class)) => {
                 class.iter().map(|range| (range.start(), range.end())).collect()

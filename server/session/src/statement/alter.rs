@@ -401,7 +401,7 @@ async fn hold(session: &Arc<Session>, object: &Object) -> SqlResult<()> {
             object.described()
         ))
         .with_detail(match relation.info.kind {
-            RelationKind::Stream => "It is a stream that was there before.",
+            RelationKind::Stream => "It is a stream that existed before the transaction.",
             _ => "The transaction has written to it.",
         })
         .with_hint("Add it before BEGIN or after COMMIT."));

@@ -50,7 +50,7 @@ pub(crate) async fn resolve(
             _ => {
                 return Err(SqlError::new(
                     SqlState::InvalidParameterValue,
-                    format!("AS OF takes an epoch or a moment, not {}", wanted.time),
+                    format!("AS OF takes an epoch or a timestamp, not {}", wanted.time),
                 ));
             }
         };

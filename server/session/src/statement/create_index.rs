@@ -64,7 +64,7 @@ pub async fn execute(session: &Arc<Session>, create: CreateIndex, text: &str) ->
     if !create.include.is_empty() {
         let included: Vec<String> = create.include.iter().map(millrace_parser::fold).collect();
         positions(relation, &included)?;
-        let message = "an index finds whole rows: the columns of INCLUDE are among them";
+        let message = "INCLUDE has no effect: an index always finds whole rows";
         session.notice(Severity::Notice, message);
     }
     let columns = create

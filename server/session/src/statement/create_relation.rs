@@ -5,11 +5,11 @@ pub(super) mod constraints;
 mod foreign_keys;
 pub(super) mod generated;
 mod include;
-mod keeping;
 mod like;
 mod names_of_columns;
 mod on_conflict;
 pub(crate) mod own_sequences;
+mod storage_options;
 mod table_as;
 mod upstream;
 
@@ -212,7 +212,7 @@ async fn table_of_columns(session: &Arc<Session>, mut create: CreateTable, text:
     }
     let given = std::mem::take(&mut create.include);
     include::include(given, &mut create.columns, &mut create.options)?;
-    keeping::without_storage_parameters(session, &mut create.options);
+    storage_options::without_storage_parameters(session, &mut create.options);
     let mut options = create.options.clone();
     let keeping = Retention::new(&mut options, ObjectKind::Table)?;
     let connector = ConnectorDef::new(&mut options)?;
@@ -259,7 +259,7 @@ async fn table_of_columns(session: &Arc<Session>, mut create: CreateTable, text:
     {
         return Err(SqlError::new(
             SqlState::InvalidTableDefinition,
-            "a PostgreSQL server is followed by a stream, and tables follow that",
+            "a PostgreSQL server is read by a source, and tables follow the source",
         )
         .with_hint("Use CREATE SOURCE pg WITH (..), and CREATE TABLE .. FROM pg TABLE 'schema.table'."));
     }
@@ -350,7 +350,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
     let scope = session.scope();
     let (schema, name, is_temporary) = names::new_table_name(session, &scope, new.name, new.temporary)?;
     secret::check_there(&scope, &new.secrets)?;
-    let keeping = keeping::of(&new, is_temporary)?;
+    let keeping = storage_options::of(&new, is_temporary)?;
     if new.if_not_exists && names::is_there(session, &scope, &schema, &name) {
         return Ok(None);
     }

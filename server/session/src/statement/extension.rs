@@ -16,9 +16,8 @@ pub fn create(session: &Session, create: &CreateExtension) -> SqlResult<Outcome>
     let name = millrace_parser::fold(&create.name);
     if !BUILT_IN.contains(&name.as_str()) {
         return Err(
-            SqlError::unsupported(format!("extension \"{name}\" is not available")).with_hint(
-                "millrace has no extensions; what it has of pg_stat_statements is there without one.",
-            ),
+            SqlError::unsupported(format!("extension \"{name}\" is not available"))
+                .with_hint("millrace has no extensions; pg_stat_statements is built in."),
         );
     }
     let message = format!("extension \"{name}\" already exists");

@@ -56,7 +56,7 @@ fn in_transaction(definitions: &Arc<Definitions>, making: Making) -> SqlResult<(
             Ok(())
         }
         _ => Err(SqlError::unsupported(
-            "a view cannot be replaced inside a transaction where rows have to be made again",
+            "a view whose rows have to be recomputed cannot be replaced inside a transaction",
         )
         .with_hint("Replace it before BEGIN or after COMMIT.")),
     }

@@ -339,7 +339,7 @@ pub async fn alter(session: &Arc<Session>, alter: &AlterRelation) -> SqlResult<O
                     known.shown(),
                     view.described()
                 ))
-                .with_hint("Rows that it has seen would be other rows then. Drop it, add the value, and create it again."));
+                .with_hint("Rows that the view stores would change meaning. Drop the view, add the value, and create it again."));
             }
             let place = match beside {
                 None => Place::Last,

@@ -222,7 +222,7 @@ impl Drop for OwnTransaction {
 pub(crate) fn deadlock() -> SqlError {
     SqlError::new(SqlState::DeadlockDetected, "deadlock detected")
         .with_detail(
-            "Another transaction has the right to change definitions, and waits for a table that this one has locked.",
+            "Another transaction is changing definitions and waits for a table that this one has locked.",
         )
         .with_hint("Run the transaction again.")
 }

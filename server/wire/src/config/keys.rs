@@ -189,11 +189,11 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "cluster_token",
         default: "",
-        help: "What a worker has to know to be taken in, at least 16 letters; best from the environment. It is never sent.",
+        help: "Shared secret that workers need to join, at least 16 characters; best from the environment. It is never sent.",
         set: |config, text| {
             config.cluster_token = match text {
                 "" => None,
-                text if text.len() < 16 => return Err("it must have 16 letters or more".to_owned()),
+                text if text.len() < 16 => return Err("it must have 16 characters or more".to_owned()),
                 text => Some(text.to_owned()),
             };
             Ok(())
@@ -223,8 +223,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "freshness_target",
         default: "none",
-        help: "How old what readers see may be, such as 50ms, of views that do not say it (WITH (freshness = ..)): epochs wait for company as \
-               long as that allows; none: as fresh as can be.",
+        help: "Maximum age of what a view shows, such as 50ms, for views that do not set it (WITH (freshness = ..)); epochs may be delayed \
+               that long. none: as fresh as possible.",
         set: |config, text| tuned(config, "freshness_target", text),
     },
     Key {
@@ -249,7 +249,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "log_ship_interval",
         default: "1s",
-        help: "How often what was written goes to log_url: about as much is lost with the machine.",
+        help: "How often new writes go to log_url: about that much is lost with the machine.",
         set: |config, text| {
             config.log_ship_interval = match units::duration(text)? {
                 interval if (SHIP_INTERVAL_MIN..=SHIP_INTERVAL_MAX).contains(&interval) => interval,
@@ -261,8 +261,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "take_over",
         default: "false",
-        help: "Whether a copy at log_url that another server has written is this one's from now on, which ships all of its data anew; \
-               the other server is told, and ships nothing any more.",
+        help: "Take over a copy at log_url that was written by another server: this one ships all of its data again, and the other one \
+               is told and stops shipping.",
         set: |config, text| {
             config.take_over = boolean(text)?;
             Ok(())

@@ -111,7 +111,7 @@ pub async fn origin(Extracted(state): Extracted<State>, request: Request, next: 
     if !state.hosts.is_empty() && !host.is_some_and(|host| is_one_of(host, &state.hosts)) {
         return error::plain(
             StatusCode::MISDIRECTED_REQUEST,
-            "the Host header is none of the names of this server (http_hosts)",
+            "the Host header is not a name of this server (http_hosts)",
         );
     }
     if state.hosts.is_empty() && state.loopback_only && !host.is_none_or(is_local_host) {

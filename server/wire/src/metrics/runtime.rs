@@ -27,7 +27,7 @@ fn shipping(encoder: &mut DescriptorEncoder<'_>, database: &Database) -> fmt::Re
     let lag = ConstGauge::new(status.lag_ms as f64 / 1_000.0);
     let (name, help) = (
         "shipping_lag_seconds",
-        "How much of what was written last the copy in the object store lacks, as a time",
+        "Age of the oldest write not yet in the object store",
     );
     lag.encode(encoder.encode_descriptor(name, help, None, lag.metric_type())?)?;
     for (name, help, value) in [
@@ -112,7 +112,7 @@ impl Collector for RuntimeCollector {
         let lag = ConstGauge::new(behind as f64 / 1_000.0);
         let (name, help) = (
             "sink_lag_seconds",
-            "For how long the sink that is most behind has had something to deliver",
+            "Longest time that a sink has had undelivered rows",
         );
         lag.encode(encoder.encode_descriptor(name, help, None, lag.metric_type())?)?;
         let sum = |of: fn(&SinkStatus) -> u64| sinks.iter().map(of).sum::<u64>();
@@ -254,7 +254,7 @@ impl Collector for RuntimeCollector {
             ),
             (
                 "views_missing_freshness_target",
-                "Materialized views of whose last epochs less than 99 % kept the target",
+                "Views that missed their freshness target in more than 1 % of recent epochs",
                 missing,
             ),
             (

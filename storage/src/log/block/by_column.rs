@@ -131,7 +131,7 @@ pub(in crate::log) fn places(
             let is_aligned = (place.start as usize).is_multiple_of(ALIGNMENT);
             match is_inside && is_aligned && place.metadata_bytes <= place.bytes {
                 true => Ok(place),
-                false => Err("a column of the block lies beside it".to_owned()),
+                false => Err("a column lies outside its block".to_owned()),
             }
         })
         .collect()

@@ -11,11 +11,11 @@ use millrace_planner::RelationId;
 use millrace_postgres::error::SqlError;
 use millrace_storage::ObjectKind;
 
-use super::kept::Form;
+use super::subscription_log::Form;
 use super::writing::{Leave, Writing};
 use super::{Committed, fact};
 use crate::clock::now_ms;
-use crate::database::subscriptions::kept;
+use crate::database::subscriptions::log;
 use crate::sink_files::encode::Encoder;
 use crate::sink_files::outbox;
 
@@ -53,7 +53,7 @@ impl Writing {
         if has_begun && !is_there {
             tracing::warn!(
                 subscription = self.name,
-                "what a subscription has told before is not known: it begins anew"
+                "the changes that a subscription sent before are unknown: it starts over"
             );
         }
         if (!has_begun || !is_there)
@@ -80,7 +80,7 @@ impl Writing {
     pub(super) async fn begin(&mut self, encoder: &Arc<Encoder>, is_stream: bool) -> Result<Follower, Leave> {
         let mut follower = self.runtime.follow(RelationId(self.def.relation.0), 0);
         drop(follower.step().await?);
-        let epoch = kept::epoch_after(self.committed.outbox.epoch, self.runtime.now());
+        let epoch = log::epoch_after(self.committed.outbox.epoch, self.runtime.now());
         let mut committed = Committed {
             offset: follower.offset(),
             at_ms: now_ms(),

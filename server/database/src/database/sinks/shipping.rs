@@ -25,10 +25,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::Committed;
-use super::kept::{Form, StepWriter};
+use super::subscription_log::{Form, StepWriter};
 use super::writing::Writing;
 use crate::backoff::Backoff;
-use crate::database::subscriptions::kept::Kept;
+use crate::database::subscriptions::log::SubscriptionLog;
 use crate::sink_files::directory::{Directory, io_error};
 use crate::sink_files::outbox;
 
@@ -116,7 +116,7 @@ struct Shipper {
     directory: Directory,
     private_hosts: Arc<PrivateHosts>,
     /// Where the steps of a subscription are kept, and what they are like.
-    kept: Option<(Arc<Kept>, Form)>,
+    kept: Option<(Arc<SubscriptionLog>, Form)>,
     committed: watch::Receiver<Committed>,
     state: watch::Sender<State>,
 }
@@ -225,7 +225,7 @@ impl Shipper {
                 "the target has no record of the {known} steps that it was sent"
             )),
             Some(reached) if reached.next < known => foreign(format!(
-                "the target has {} steps of the sink, and {known} were sent: it has lost some",
+                "the target has {} steps of the sink but {known} were sent: it lost some",
                 reached.next
             )),
             Some(reached) if reached.next > committed.next => foreign(format!(
@@ -240,7 +240,7 @@ impl Shipper {
                     && sum != reached.sum
                 {
                     return foreign(format!(
-                        "step {} in the target is another one than this server made: its data directory is a copy",
+                        "step {} in the target differs from the one that this server made: its data directory is a copy",
                         reached.next - 1
                     ));
                 }

@@ -18,7 +18,7 @@ use super::shipping::Shipping;
 use super::{Committed, SinkStatus, fact};
 use crate::clock::now_ms;
 use crate::database::Database;
-use crate::database::subscriptions::kept::{self, Kept};
+use crate::database::subscriptions::log::{self, SubscriptionLog};
 use crate::sink_files::base::Bases;
 use crate::sink_files::directory::{Directory, io_error};
 use crate::sink_files::draft::{Draft, Limits};
@@ -61,7 +61,7 @@ pub(super) struct Wires {
     pub asked: mpsc::UnboundedReceiver<Ask>,
     pub needed: Arc<Mutex<u64>>,
     /// Where the steps of a subscription are kept.
-    pub kept: Option<Arc<Kept>>,
+    pub kept: Option<Arc<SubscriptionLog>>,
 }
 
 /// A task.
@@ -87,7 +87,7 @@ pub(super) struct Writing {
     asked: mpsc::UnboundedReceiver<Ask>,
     needed: Arc<Mutex<u64>>,
     /// Where the steps of a subscription are kept.
-    pub(super) kept: Option<Arc<Kept>>,
+    pub(super) kept: Option<Arc<SubscriptionLog>>,
 }
 
 impl Writing {
@@ -516,7 +516,7 @@ impl Writing {
                 committed.bytes += bytes;
                 committed.at_ms = now_ms();
                 if is_kept {
-                    committed.outbox.epoch = kept::epoch_after(committed.outbox.epoch, now);
+                    committed.outbox.epoch = log::epoch_after(committed.outbox.epoch, now);
                 }
                 committed.outbox.delivered = delivered.unwrap_or(committed.outbox.delivered);
                 let value =

@@ -123,11 +123,11 @@ impl Following {
         {
             return Err(ConnectorError::lasting(
                 format!(
-                    "updates and deletes of {schema}.{name} do not tell column \"{}\", which is in the primary key here",
+                    "updates and deletes of {schema}.{name} do not include column \"{}\", which is in the primary key here",
                     key.name()
                 ),
                 format!(
-                    "Use the primary key that it has there, or run there: ALTER TABLE {schema}.{name} REPLICA IDENTITY FULL"
+                    "Use the upstream primary key, or run upstream: ALTER TABLE {schema}.{name} REPLICA IDENTITY FULL"
                 ),
             ));
         }
@@ -230,7 +230,7 @@ impl Following {
 fn no_column(column: &str, schema: &str, name: &str) -> ConnectorError {
     ConnectorError::lasting(
         format!("{schema}.{name} has no column \"{column}\""),
-        "Columns are named as there. A column that was dropped or renamed there needs a new table here.",
+        "Use the upstream column names; if a column was dropped or renamed upstream, create a new table.",
     )
 }
 

@@ -79,7 +79,7 @@ impl Watch {
                     place(first.at),
                     all.join(", ")
                 ),
-                "ALTER .. ADD COLUMN takes one over, and goes on. With schema_change = 'ignore' they are passed over, and with 'add' taken.",
+                "ALTER .. ADD COLUMN adds one and resumes the source. With schema_change = 'ignore' new columns are ignored, with 'add' they are added.",
             ));
         }
         // A column that is always NULL has no known type.
@@ -88,7 +88,7 @@ impl Watch {
             Some(column(&new.name, sql_type).map_err(|why| {
                 ConnectorError::lasting(
                     format!("column {} of {} cannot be added: {why}", told(new), place(new.at)),
-                    "Add it by ALTER .. ADD COLUMN with a type that is there, or create the source again with schema_change = 'ignore'.",
+                    "Add it by ALTER .. ADD COLUMN with a supported type, or create the source again with schema_change = 'ignore'.",
                 )
             }))
         });

@@ -373,7 +373,7 @@ impl Errors {
         match (bad.first(), &self.stream) {
             (Some((record, error)), _) if self.stops => Err(ConnectorError::lasting(
                 format!("{} is no row: {}", self.place(record), error.message),
-                "on_error = 'skip' keeps such records in a stream of their own, and goes on.",
+                "With on_error = 'skip' such records go to a separate stream, and reading goes on.",
             )),
             (Some(_), Some((id, schema))) => {
                 let rows = bad_rows(schema, bad, now)?;

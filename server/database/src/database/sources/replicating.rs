@@ -68,7 +68,7 @@ pub(super) async fn drop_slot(def: &PostgresDef) -> Result<(), ConnectorError> {
 
 fn slot_is_there(def: &PostgresDef) -> ConnectorError {
     ConnectorError::lasting(
-        format!("slot \"{}\" is there already", def.slot),
+        format!("slot \"{}\" already exists", def.slot),
         format!(
             "Choose another slot.name, or drop the slot there if nobody needs it: SELECT pg_drop_replication_slot('{}').",
             def.slot
@@ -154,7 +154,7 @@ impl Replicating {
                         "another PostgreSQL server is at {}:{} now",
                         self.def.place.host, self.def.place.port
                     ),
-                    "What was read of the old one stays. Create another stream for the new one.",
+                    "Rows already read are kept. Create another stream for the new server.",
                 )));
             }
             place.position.of = Some(server.system.clone());
@@ -220,7 +220,7 @@ impl Replicating {
         stopped: &Stopped,
     ) -> Result<(), End> {
         let def = &self.def;
-        let again = "What was read stays. Create another stream, and tables of it, to begin anew.";
+        let again = "Rows already read are kept. To start over, create a new stream and tables.";
         let of_storage = |error: StorageError| ConnectorError::passing(error.to_string());
         let db = self.db.upgrade().ok_or(End::Stopped)?;
         let [_, _, making] = facts(self.id);
@@ -252,7 +252,7 @@ impl Replicating {
             }
             (Some(at), Some(slot)) if slot.confirmed > at => {
                 let what = format!(
-                    "slot \"{}\" is at {}, and what was read goes up to {}: it was made again, or somebody else reads it",
+                    "slot \"{}\" is at {} but was read up to {}: it was recreated, or another client reads it",
                     def.slot,
                     lsn_text(slot.confirmed),
                     lsn_text(at)
@@ -391,7 +391,7 @@ impl Replicating {
                         let most = TRANSACTION_BYTES_MAX >> 20;
                         return Err(End::Failed(ConnectorError::lasting(
                             format!("a transaction has more than {most} MB of values"),
-                            "What is committed together is written together, and must fit into memory.",
+                            "An upstream transaction is written as a whole and must fit into memory.",
                         )));
                     }
                     open.push((message, of));

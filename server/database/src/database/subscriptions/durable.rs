@@ -11,7 +11,7 @@ use millrace_storage::ObjectId;
 use tokio::sync::Notify;
 
 use super::changes::{Changed, Epoch, INSERT};
-use super::kept::{Kept, Newest, epoch_at};
+use super::log::{Newest, SubscriptionLog, epoch_at};
 use super::queue::{Origin, Queue};
 use super::{Position, Subscription, Subscriptions, Wish, stopping};
 use crate::clock::now_ms;
@@ -49,7 +49,7 @@ pub struct KeptInfo {
 
 impl Subscriptions {
     /// What a subscription keeps.
-    pub(in crate::database) fn kept(&self, id: ObjectId) -> Option<Arc<Kept>> {
+    pub(in crate::database) fn kept(&self, id: ObjectId) -> Option<Arc<SubscriptionLog>> {
         self.kept.lock().get(&id).cloned()
     }
 
@@ -73,7 +73,7 @@ impl Subscriptions {
     /// The logs of subscriptions, each with the offset up to which it is whole.
     pub(in crate::database) fn logs(&self) -> Vec<(ObjectId, u64)> {
         let kept = self.kept.lock();
-        let end = |kept: &Arc<Kept>| kept.newest().map_or(0, |newest| newest.end);
+        let end = |kept: &Arc<SubscriptionLog>| kept.newest().map_or(0, |newest| newest.end);
         kept.iter().map(|(id, kept)| (*id, end(kept))).collect()
     }
 
@@ -87,12 +87,21 @@ impl Subscriptions {
 
 impl Database {
     /// What a sink keeps, if it is a subscription.
-    pub(in crate::database) fn keep_steps(&self, object: &Object, def: &SinkDef) -> Option<Arc<Kept>> {
+    pub(in crate::database) fn keep_steps(
+        &self,
+        object: &Object,
+        def: &SinkDef,
+    ) -> Option<Arc<SubscriptionLog>> {
         let sink = def.kept()?;
         let mut all = self.subscriptions.kept.lock();
         let kept = all.entry(object.id).or_insert_with(|| {
             let logs = Arc::clone(self.store().logs());
-            Arc::new(Kept::new(object, (sink, def.columns.len()), self.runtime(), logs))
+            Arc::new(SubscriptionLog::new(
+                object,
+                (sink, def.columns.len()),
+                self.runtime(),
+                logs,
+            ))
         });
         Some(Arc::clone(kept))
     }
@@ -167,7 +176,12 @@ impl Database {
     }
 
     /// The epoch behind which somebody begins.
-    pub(super) async fn place(&self, kept: &Arc<Kept>, object: &Object, from: Begin) -> SqlResult<u64> {
+    pub(super) async fn place(
+        &self,
+        kept: &Arc<SubscriptionLog>,
+        object: &Object,
+        from: Begin,
+    ) -> SqlResult<u64> {
         // One that never ran knows nothing, and may not run for long.
         if kept.newest().is_none() {
             self.sinks().check_begun(object).await?;
@@ -196,7 +210,7 @@ impl Database {
 }
 
 /// The epoch behind which everything is there.
-async fn oldest(kept: &Arc<Kept>, newest: Newest) -> SqlResult<u64> {
+async fn oldest(kept: &Arc<SubscriptionLog>, newest: Newest) -> SqlResult<u64> {
     let (runtime, place) = (kept.runtime().clone(), kept.place());
     let kept = Arc::clone(kept);
     runtime.use_files(&place, move || kept.oldest(newest)).await?

@@ -23,7 +23,7 @@ use millrace_storage::rows_bytes;
 
 use super::changes::OPS;
 use super::durable::Begin;
-use super::kept::{Kept, Newest, Reader};
+use super::log::{Newest, Reader, SubscriptionLog};
 use super::queue::Event;
 use super::stopping;
 use crate::database::Database;
@@ -91,7 +91,7 @@ struct Net {
 
 impl Net {
     /// Adds up the steps of a reader up to an epoch.
-    async fn read(kept: &Kept, mut reader: Reader, to: u64) -> SqlResult<Net> {
+    async fn read(kept: &SubscriptionLog, mut reader: Reader, to: u64) -> SqlResult<Net> {
         let mut net: Option<Net> = None;
         loop {
             match reader.next().await? {
@@ -109,7 +109,7 @@ impl Net {
         net.ok_or_else(|| SqlError::internal("steps without a change"))
     }
 
-    fn new(kept: &Kept, schema: SchemaRef) -> SqlResult<Net> {
+    fn new(kept: &SubscriptionLog, schema: SchemaRef) -> SqlResult<Net> {
         let fields = schema.fields().iter();
         let fields = fields.map(|field| SortField::new(field.data_type().clone()));
         Ok(Net {
@@ -125,7 +125,7 @@ impl Net {
         keys.map_err(from_internal::arrow)
     }
 
-    fn add(&mut self, kept: &Kept, ops: &ArrayRef, rows: &RecordBatch) -> SqlResult<()> {
+    fn add(&mut self, kept: &SubscriptionLog, ops: &ArrayRef, rows: &RecordBatch) -> SqlResult<()> {
         let keys = self.keys(rows)?;
         let mut bytes = 0;
         for (key, op) in keys.iter().zip(ops.as_string::<i32>()) {
@@ -183,7 +183,7 @@ impl Net {
 
 /// The rows with changes taken back.
 async fn undone(
-    kept: &Kept,
+    kept: &SubscriptionLog,
     mut rows: Changes,
     mut net: Option<Net>,
 ) -> SqlResult<(Vec<RecordBatch>, Charge)> {

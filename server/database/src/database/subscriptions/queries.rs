@@ -170,7 +170,7 @@ impl Database {
         let gone = || {
             SqlError::new(
                 SqlState::ObjectNotInPrerequisiteState,
-                "the subscription ended before it began, because what it follows has ended",
+                "the relation ended before the subscription began",
             )
             .with_hint("Subscribe again.")
         };

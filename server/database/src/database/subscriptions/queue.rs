@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::changes::{Changed, Epoch, INSERT};
-use super::kept::Reader;
+use super::log::Reader;
 use super::{Position, SubscriptionInfo};
 
 /// Whose a queue is, and what it may hold.

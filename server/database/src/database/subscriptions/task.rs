@@ -18,7 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use uuid::Uuid;
 
 use super::changes::{self, Epoch};
-use super::kept::gone;
+use super::log::gone;
 use super::queries::{MadeView, QueryView};
 use super::queue::{Origin, Queue};
 use super::{Following, Position, Subscription, Wish, stopping};

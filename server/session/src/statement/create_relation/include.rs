@@ -34,7 +34,7 @@ pub(super) async fn all_columns(
         return match is_asked_for {
             true => Err(SqlError::new(
                 SqlState::InvalidTableDefinition,
-                "* stands for the columns of a schema, and there is none",
+                "* stands for the columns of a schema, but there is none",
             )
             .with_hint(
                 "Write the columns. With ENCODE AVRO and PROTOBUF the registry must have a schema of the topic.",

@@ -45,7 +45,7 @@ pub(super) fn expand(session: &Session, create: &mut CreateTable) -> SqlResult<V
         let Some(Statement::CreateTable(of)) = millrace_parser::parse(&text)?.pop().map(|one| one.statement)
         else {
             return Err(SqlError::internal(
-                "the columns of a relation are none of a table",
+                "LIKE: this relation's columns cannot be used in a table",
             ));
         };
         let mut of = *of;

@@ -14,7 +14,7 @@ pub(super) fn check(create: &CreateTable, has_connector: bool) -> SqlResult<()> 
     let what = format!("ON CONFLICT {}", rule.clause());
     if create.as_query.is_some() {
         return Err(SqlError::unsupported(format!(
-            "{what} is for a table with columns of its own"
+            "{what} is not supported with CREATE TABLE AS"
         )));
     }
     if has_connector {

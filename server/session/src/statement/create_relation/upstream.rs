@@ -25,14 +25,14 @@ pub(super) fn columns_of(
         None => Ok(None),
         Some(Postgres::Table(_)) => Err(SqlError::new(
             SqlState::InvalidTableDefinition,
-            "a table of a PostgreSQL server is followed by a table",
+            "a PostgreSQL table can only be followed by a table, not by a stream",
         )
-        .with_hint("Use CREATE TABLE: its rows change and go.")),
+        .with_hint("Use CREATE TABLE: rows can be updated and deleted upstream.")),
         Some(Postgres::Server(_)) if !given.is_empty() => Err(SqlError::new(
             SqlState::InvalidTableDefinition,
-            "the stream of a PostgreSQL server has columns of its own: lsn, committed_at and changes",
+            "the stream of a PostgreSQL server has fixed columns: lsn, committed_at and changes",
         )
-        .with_hint("Leave the columns away: CREATE SOURCE pg WITH (..).")),
+        .with_hint("Omit the columns: CREATE SOURCE pg WITH (..).")),
         Some(Postgres::Server(_)) => {
             let columns = [
                 ("lsn", DataType::Utf8),
@@ -63,7 +63,7 @@ pub(super) fn source_of(session: &Session, new: &New<'_>) -> SqlResult<Option<Ar
             SqlState::InvalidTableDefinition,
             "a table that follows another needs a primary key",
         )
-        .with_hint("Use the primary key that it has there."));
+        .with_hint("Use the upstream primary key."));
     }
     let parts = match millrace_parser::parse_expression(&upstream.source) {
         Ok(Expr::Identifier(name)) => vec![name],

@@ -58,7 +58,7 @@ pub(crate) async fn from_expression(session: &Session, expr: &Expr) -> SqlResult
     let wrong = || {
         SqlError::new(
             SqlState::InvalidParameterValue,
-            format!("{expr} is not an epoch or a moment"),
+            format!("{expr} is not an epoch or a timestamp"),
         )
         .with_hint("Give the epoch of a row, a timestamp, begin() or now().")
     };

@@ -66,7 +66,7 @@ pub(super) async fn alter(
             view.described()
         ))
         .with_hint(
-            "Rows that it has seen would be other rows then. Drop it, alter the domain, and create it again.",
+            "Rows that the view stores would change meaning. Drop the view, alter the domain, and create it again.",
         ));
     }
     if asks_more {

@@ -72,7 +72,7 @@ struct Cache {
 }
 
 /// See the module.
-pub(in crate::database) struct Kept {
+pub(in crate::database) struct SubscriptionLog {
     id: ObjectId,
     /// As errors have it.
     name: String,
@@ -87,16 +87,16 @@ pub(in crate::database) struct Kept {
     pub(super) queues: Mutex<Vec<Weak<Queue>>>,
 }
 
-impl Kept {
+impl SubscriptionLog {
     /// What is kept by a subscription, of which nothing is known yet.
     pub(super) fn new(
         object: &Object,
         (sink, columns): (&SubscriptionSink, usize),
         runtime: &Runtime,
         logs: Arc<LogStore>,
-    ) -> Kept {
+    ) -> SubscriptionLog {
         let account = runtime.memory().account(Holder::Clients, "what clients send");
-        Kept {
+        SubscriptionLog {
             id: object.id,
             name: object.described(),
             sink: sink.clone(),
@@ -317,7 +317,7 @@ impl Kept {
 pub(super) fn gone(what: &str) -> SqlError {
     SqlError::new(
         SqlState::SnapshotTooOld,
-        format!("what changed in {what} since then is not kept any more"),
+        format!("changes of {what} since then are no longer kept"),
     )
     .with_hint("Subscribe again with a snapshot.")
 }

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::Committed;
 use super::shipping::{of_runtime, of_sql};
 use crate::database::subscriptions::changes::{Changed, Epoch, OPS, arranged};
-use crate::database::subscriptions::kept::Kept;
+use crate::database::subscriptions::log::SubscriptionLog;
 use crate::sink_files::encode::{Op, parquet};
 
 /// What of a subscription does not change while it is written.
@@ -33,7 +33,7 @@ pub(super) struct Form {
 
 /// See the module.
 pub(super) struct StepWriter {
-    kept: Arc<Kept>,
+    kept: Arc<SubscriptionLog>,
     form: Form,
     committed: watch::Receiver<Committed>,
     /// The step that the log had last.
@@ -48,7 +48,7 @@ impl StepWriter {
     /// # Errors
     /// It is damaged.
     pub async fn open(
-        kept: &Arc<Kept>,
+        kept: &Arc<SubscriptionLog>,
         form: Form,
         committed: watch::Receiver<Committed>,
     ) -> Result<StepWriter, ConnectorError> {

@@ -15,7 +15,7 @@ use millrace_resource::memory::{Charge, Use};
 use millrace_storage::rows_bytes;
 use tokio::sync::watch;
 
-use super::{Kept, Newest, State};
+use super::{Newest, State, SubscriptionLog};
 use crate::database::subscriptions::changes::OPS;
 use crate::database::subscriptions::queue::Event;
 
@@ -35,7 +35,7 @@ struct Read {
 
 /// See the module.
 pub(in crate::database::subscriptions) struct Reader {
-    kept: Arc<Kept>,
+    kept: Arc<SubscriptionLog>,
     changed: watch::Receiver<State>,
     /// Everything up to this epoch is among the events.
     epoch: u64,
@@ -51,7 +51,7 @@ pub(in crate::database::subscriptions) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(kept: &Arc<Kept>, epoch: u64) -> Reader {
+    pub(super) fn new(kept: &Arc<SubscriptionLog>, epoch: u64) -> Reader {
         Reader {
             kept: Arc::clone(kept),
             changed: kept.state.subscribe(),
@@ -181,7 +181,7 @@ fn event(epoch: u64, rows: &RecordBatch) -> SqlResult<Event> {
 }
 
 /// Reads on, from an offset or from behind an epoch, up to what is whole.
-async fn read(kept: Arc<Kept>, epoch: u64, offset: Option<u64>, to: Newest) -> SqlResult<Read> {
+async fn read(kept: Arc<SubscriptionLog>, epoch: u64, offset: Option<u64>, to: Newest) -> SqlResult<Read> {
     let (runtime, place) = (kept.runtime.clone(), kept.place());
     let work = move || {
         let log = kept.id.0;
