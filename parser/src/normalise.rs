@@ -64,7 +64,9 @@ fn refuse_trailing_junk(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
             }
             _ => continue,
         };
+        let (number, behind) = number.split_at(number.find('_').unwrap_or(number.len()));
         let junk = match tokens.get(at + 1) {
+            _ if !behind.is_empty() => behind.chars().next(),
             _ if *is_long => Some('L'),
             Some(next) if next.span.start == token.span.end => match &next.token {
                 Token::Word(word) if word.quote_style.is_none() => word.value.chars().next(),

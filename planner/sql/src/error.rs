@@ -24,6 +24,7 @@ pub enum Fault {
     DuplicateAlias,
     InvalidColumnReference,
     InvalidFrameOffset,
+    NullNotAllowed,
     InvalidRecursion,
     SyntaxError,
     TooComplex,

@@ -1,4 +1,4 @@
-//! The list of operators of a plan. A new one has two lines here, and says all else of itself in its own file.
+//! The list of operators of a plan. A new one has its name here, and says all else of itself in its own file.
 
 use arrow::datatypes::SchemaRef;
 
@@ -25,62 +25,35 @@ use super::unnest::Unnest;
 use super::values::Values;
 use super::working_table::WorkingTable;
 
-/// An incremental operator over change batches. Expressions refer to the input's columns by position.
-#[derive(Debug, Clone)]
-pub enum Operator {
-    Source(Source),
-    Values(Values),
-    Exchange(Exchange),
-    WorkingTable(WorkingTable),
-    Filter(Filter),
-    Project(Project),
-    Expand(Expand),
-    Unnest(Unnest),
-    PartialAggregate(Box<PartialAggregate>),
-    Aggregate(Box<Aggregate>),
-    Join(Box<Join>),
-    GenericJoin(Box<GenericJoin>),
-    TopN(Box<TopN>),
-    Recompute(Box<Recompute>),
-    Recursion(Box<Recursion>),
-    TemporalFilter(Box<TemporalFilter>),
-    LookupJoin(Box<LookupJoin>),
-    AsofJoin(Box<AsofJoin>),
-    Session(Box<Session>),
-    Sliding(Box<Sliding>),
-    EmitOnClose(Box<EmitOnClose>),
-    EmitEvery(Box<EmitEvery>),
+/// Makes the enum of the operators: those that are small, and those that are boxed.
+macro_rules! operators {
+    (small: $($small:ident),*; boxed: $($boxed:ident),*;) => {
+        /// An incremental operator over change batches. Expressions refer to the input's columns by position.
+        #[derive(Debug, Clone)]
+        pub enum Operator {
+            $($small($small),)*
+            $($boxed(Box<$boxed>),)*
+        }
+
+        impl Operator {
+            /// What it says of itself.
+            pub(crate) fn description(&self) -> &dyn Description {
+                match self {
+                    $(Operator::$small(operator) => operator,)*
+                    $(Operator::$boxed(operator) => operator.as_ref(),)*
+                }
+            }
+        }
+    };
+}
+
+operators! {
+    small: Source, Values, Exchange, WorkingTable, Filter, Project, Expand, Unnest;
+    boxed: PartialAggregate, Aggregate, Join, GenericJoin, TopN, Recompute, Recursion, TemporalFilter, LookupJoin,
+        AsofJoin, Session, Sliding, EmitOnClose, EmitEvery;
 }
 
 impl Operator {
-    /// What it says of itself.
-    pub(crate) fn description(&self) -> &dyn Description {
-        match self {
-            Operator::Source(operator) => operator,
-            Operator::Values(operator) => operator,
-            Operator::Exchange(operator) => operator,
-            Operator::WorkingTable(operator) => operator,
-            Operator::Filter(operator) => operator,
-            Operator::Project(operator) => operator,
-            Operator::Expand(operator) => operator,
-            Operator::Unnest(operator) => operator,
-            Operator::PartialAggregate(operator) => operator.as_ref(),
-            Operator::Aggregate(operator) => operator.as_ref(),
-            Operator::Join(operator) => operator.as_ref(),
-            Operator::GenericJoin(operator) => operator.as_ref(),
-            Operator::TopN(operator) => operator.as_ref(),
-            Operator::Recompute(operator) => operator.as_ref(),
-            Operator::Recursion(operator) => operator.as_ref(),
-            Operator::TemporalFilter(operator) => operator.as_ref(),
-            Operator::LookupJoin(operator) => operator.as_ref(),
-            Operator::AsofJoin(operator) => operator.as_ref(),
-            Operator::Session(operator) => operator.as_ref(),
-            Operator::Sliding(operator) => operator.as_ref(),
-            Operator::EmitOnClose(operator) => operator.as_ref(),
-            Operator::EmitEvery(operator) => operator.as_ref(),
-        }
-    }
-
     /// Columns of the operator's output.
     pub fn schema(&self) -> &SchemaRef {
         self.description().schema()

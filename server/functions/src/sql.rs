@@ -10,7 +10,7 @@
 //! | `hypothetical` | the syntax tree | `rank(x) WITHIN GROUP (ORDER BY y)` |
 //! | `json_aggregates` | the syntax tree | `jsonb_agg`, `jsonb_object_agg` |
 //! | `set_returning`, `rows_from` | the syntax tree | functions in FROM |
-//! | `set_places` | the syntax tree | where set-returning functions may not stand |
+//! | [`set_places`] | the syntax tree | where set-returning functions may not stand |
 //! | `search` | the syntax tree | SEARCH and CYCLE of WITH RECURSIVE |
 //! | `with_ties` | the syntax tree | FETCH FIRST .. WITH TIES |
 //! | [`column_names`] | the syntax tree | what columns are called that a query does not name |
@@ -49,7 +49,7 @@ pub mod rewrite;
 mod row_values;
 mod rows_from;
 mod search;
-mod set_places;
+pub mod set_places;
 mod set_returning;
 pub mod sort_key;
 mod stored_texts;

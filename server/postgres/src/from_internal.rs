@@ -86,6 +86,7 @@ fn faulty(Faulty { fault, message }: Faulty) -> SqlError {
         Fault::DuplicateAlias => SqlState::DuplicateAlias,
         Fault::InvalidColumnReference => SqlState::InvalidColumnReference,
         Fault::InvalidFrameOffset => SqlState::InvalidPrecedingOrFollowingSize,
+        Fault::NullNotAllowed => SqlState::NullValueNotAllowed,
         Fault::InvalidRecursion => SqlState::InvalidRecursion,
         Fault::SyntaxError => SqlState::SyntaxError,
     };
@@ -407,9 +408,16 @@ fn not_implemented(message: &str) -> SqlError {
             "aggregate functions are not allowed here",
         );
     }
-    if text.contains("does not support logical expression OuterReferenceColumn") {
+    let is_left_over = |kind: &str| text.contains(&format!("does not support logical expression {kind}"));
+    if ["OuterReferenceColumn", "ScalarSubquery", "InSubquery", "Exists"]
+        .into_iter()
+        .any(is_left_over)
+    {
         return SqlError::unsupported("a correlated subquery of this form is not supported")
             .with_hint("Write it as a join, or move it to the list of columns.");
+    }
+    if text.starts_with("Unsupported CAST from ") {
+        return SqlError::new(SqlState::CannotCoerce, text);
     }
     if text.starts_with("Decimal scale ") || text.contains("exceeds the maximum supported precision") {
         return numeric_overflow();
@@ -471,7 +479,7 @@ fn planning(message: &str) -> SqlError {
         SqlState::UndefinedTable
     } else if lower.contains("placeholder") {
         SqlState::UndefinedParameter
-    } else if lower.contains("unsupported cast") || lower.contains("cannot cast") {
+    } else if lower.contains("cannot cast") {
         SqlState::CannotCoerce
     } else if lower.contains("projections require unique expression names") {
         SqlState::DuplicateColumn

@@ -306,6 +306,10 @@ pub fn pg_type(field: &Field) -> Type {
     if let Some(element) = element(field) {
         return array_of(&pg_type(&element));
     }
+    // What has no type is a text in a result.
+    if matches!(field.data_type(), DataType::Null) {
+        return Type::TEXT;
+    }
     // Wider than columns are: a literal of 50 digits. arrow-pg knows none of them.
     if matches!(field.data_type(), DataType::Decimal256(..)) {
         return Type::NUMERIC;

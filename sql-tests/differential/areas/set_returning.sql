@@ -30,3 +30,12 @@ SELECT jsonb_build_object(ARRAY[1, 2], 1);
 SELECT jsonb_build_object(1, 2, 'a', ARRAY[1, 2]);
 -- The least of texts that are padded.
 SELECT min(c), pg_typeof(min(c)), max(c) = 'b' FROM (VALUES ('a'::char(3)), ('b'::char(3))) t(c);
+-- One row of VALUES with such a function is a query.
+CREATE TABLE sv (a int, b text);
+INSERT INTO sv VALUES (1, generate_series(1, 3));
+INSERT INTO sv VALUES (generate_series(4, 5), 'x'), (6, 'y');
+INSERT INTO sv (b, a) VALUES ('z', generate_series(7, 8)) RETURNING a, b;
+INSERT INTO sv VALUES (generate_series(9, 10));
+SELECT * FROM sv ORDER BY a, b;
+DROP TABLE sv;
+SELECT pg_typeof('x'), pg_typeof(NULL), pg_typeof('x'::text);

@@ -61,3 +61,31 @@ UPDATE s SET f2 = (SELECT max(f1) FROM s) WHERE f1 = (SELECT min(f1) FROM s) AND
 SELECT * FROM s WHERE f1 = 1 ORDER BY f2;
 DELETE FROM s WHERE f1 IN (SELECT f2 FROM s WHERE f2 > 5);
 SELECT * FROM s;
+-- Rows beside the one row of a query.
+SELECT (1, 2) = (SELECT 1, 2), ROW(1, 2) <> (SELECT 1, 3), (1, 2) < (SELECT 1, 3);
+SELECT (SELECT 1, NULL::int) = (1, 2), (SELECT 2, NULL::int) = (1, 2);
+SELECT (1, 2) = (SELECT 1, 2 WHERE false);
+SELECT (1, 2) = (SELECT * FROM (VALUES (1, 2), (3, 4)) t);
+SELECT (1, 2, 3) = (SELECT 1, 2);
+SELECT x FROM (VALUES (1), (2)) t(x) WHERE (x, x + 1) = (SELECT 2, 3);
+-- Subqueries in ON of outer joins.
+CREATE TABLE oa (x int, n text);
+CREATE TABLE ob (y int);
+CREATE TABLE oc (z int);
+INSERT INTO oa VALUES (1, 'a'), (2, 'b'), (3, 'c'), (NULL, 'd');
+INSERT INTO ob VALUES (2), (3), (NULL);
+INSERT INTO oc VALUES (2), (5);
+SELECT oa.x, ob.y FROM oa LEFT JOIN ob ON EXISTS (SELECT 1 FROM oc WHERE z = oa.x) ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa LEFT JOIN ob ON EXISTS (SELECT 1 FROM oc WHERE z = ob.y) ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa LEFT JOIN ob ON oa.x = ob.y AND EXISTS (SELECT 1 FROM oc WHERE z = ob.y) ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa LEFT JOIN ob ON oa.x = ob.y AND oa.x NOT IN (SELECT z FROM oc) ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa LEFT JOIN ob ON oa.x = (SELECT max(z) FROM oc WHERE z <= ob.y) ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa FULL JOIN ob ON oa.x = ob.y AND EXISTS (SELECT 1 FROM oc WHERE z = ob.y) ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa RIGHT JOIN ob ON oa.x = ob.y AND NOT EXISTS (SELECT 1 FROM oc WHERE z = ob.y) ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa LEFT JOIN ob ON (SELECT count(*) FROM oc WHERE z >= oa.x) = 2 ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa LEFT JOIN ob ON CASE WHEN oa.x IN (SELECT z FROM oc) THEN ob.y = 3 END ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa LEFT JOIN ob ON oa.x < ANY (SELECT z FROM oc) AND ob.y > ALL (SELECT z FROM oc WHERE z < 3) ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa LEFT JOIN ob ON EXISTS (SELECT 1 FROM (SELECT z FROM oc) c(q) WHERE q = oa.x) ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa LEFT JOIN (SELECT y FROM ob WHERE y > 1) ob ON EXISTS (SELECT 1 FROM oc c(q) WHERE q = ob.y) AND oa.x = 1 ORDER BY 1, 2;
+SELECT oa.x, ob.y FROM oa LEFT JOIN ob ON EXISTS (SELECT 1 FROM oc WHERE z > 4) ORDER BY 1, 2;
+DROP TABLE oa, ob, oc;

@@ -4,6 +4,7 @@
 
 use std::ops::ControlFlow;
 
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -85,7 +86,7 @@ impl Offsets<'_> {
         let value = self.binding.constant(offset)?;
         if value.is_null() {
             let message = format!("frame {end} offset must not be null");
-            return refused(Fault::InvalidFrameOffset, message);
+            return refused(Fault::NullNotAllowed, message);
         }
         let is_range = units == WindowFrameUnits::Range;
         if let ScalarValue::IntervalMonthDayNano(Some(length)) = value
@@ -106,15 +107,21 @@ impl Offsets<'_> {
             }));
         }
         let data_type = value.data_type();
-        let is_taken = data_type.is_integer() || is_range && data_type.is_numeric();
-        if !is_taken {
-            let message = match is_range {
-                true => format!("RANGE with offset PRECEDING/FOLLOWING is not supported for offset type {data_type}"),
-                false => format!("argument of {units} must be type bigint"),
-            };
-            return refused(Fault::DatatypeMismatch, message);
-        }
-        let text = value.to_string();
+        let text = match (is_range, value) {
+            (_, value) if data_type.is_integer() || is_range && data_type.is_numeric() => value.to_string(),
+            // Rows are counted.
+            (false, value) if data_type.is_numeric() => match value.cast_to(&DataType::Float64)? {
+                ScalarValue::Float64(Some(number)) if number.is_finite() => format!("{:.0}", number.round()),
+                _ => return refused(Fault::InvalidFrameOffset, format!("argument of {units} is out of range")),
+            },
+            (true, _) => {
+                let message = format!("RANGE with offset PRECEDING/FOLLOWING is not supported for offset type {data_type}");
+                return refused(Fault::DatatypeMismatch, message);
+            }
+            (false, _) => {
+                return refused(Fault::DatatypeMismatch, format!("argument of {units} must be type bigint"));
+            }
+        };
         if text.starts_with('-') {
             let message = match is_range {
                 true => "invalid preceding or following size in window function".to_owned(),

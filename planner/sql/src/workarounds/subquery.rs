@@ -11,6 +11,8 @@
 //! * `x IN`, `NOT IN`, `= ANY`: a mark join for the match, joined with whether the subquery has rows and a NULL among
 //!   them, since `x IN` is NULL rather than false then;
 //! * `x < ANY` and the other comparisons: a join with the least or greatest value, and the same two facts.
+//!
+//! In ON of an outer join they become columns of the side that they read; one that reads both sides is refused.
 
 mod bind;
 mod dependent;
@@ -19,6 +21,7 @@ mod native;
 mod row_wise;
 mod single_value;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -333,8 +336,64 @@ impl Decorrelator<'_> {
                 let done = self.filter(filter)?;
                 Ok(Transformed::yes(done.data))
             }
+            Some(filter)
+                if matches!(
+                    original.join_type,
+                    JoinType::Left | JoinType::Right | JoinType::Full
+                ) && contains_subquery(filter) =>
+            {
+                self.outer_join_condition(&original, filter)
+            }
             _ => Ok(Transformed::no(LogicalPlan::Join(original))),
         }
+    }
+
+    /// A subquery in the condition of an outer join that reads one of its sides is a column more of that side.
+    fn outer_join_condition(&mut self, original: &Join, filter: &Expr) -> Result<Transformed<LogicalPlan>> {
+        let mut sides = [original.left.as_ref().clone(), original.right.as_ref().clone()];
+        let mut changed = false;
+        let condition = filter.clone().transform_up(|inner| {
+            let read = match &inner {
+                Expr::ScalarSubquery(subquery) => {
+                    let outer = outer_columns(&subquery.subquery)?;
+                    // DataFusion has its value in a condition.
+                    if outer.is_empty() {
+                        return Ok(Transformed::no(inner));
+                    }
+                    outer
+                }
+                Expr::Exists(Exists { subquery, .. })
+                | Expr::InSubquery(InSubquery { subquery, .. })
+                | Expr::SetComparison(SetComparison { subquery, .. }) => outer_columns(&subquery.subquery)?,
+                _ => return Ok(Transformed::no(inner)),
+            };
+            let compared = match &inner {
+                Expr::InSubquery(InSubquery { expr, .. }) | Expr::SetComparison(SetComparison { expr, .. }) => {
+                    expr.column_refs()
+                }
+                _ => HashSet::new(),
+            };
+            let reads = |side: &LogicalPlan| {
+                let mut columns = read.iter().map(|(_, column)| column).chain(compared.iter().copied());
+                columns.any(|column| side.schema().has_column(column))
+            };
+            let [left, right] = &mut sides;
+            let side = match (reads(left), reads(right)) {
+                (true, true) => return Ok(Transformed::no(inner)),
+                (false, true) => right,
+                _ => left,
+            };
+            let place = Place::Elsewhere;
+            Ok(Transformed::yes(self.expression(inner, side, place, &mut changed)?))
+        })?;
+        if !changed {
+            return Ok(Transformed::no(LogicalPlan::Join(original.clone())));
+        }
+        let [left, right] = sides;
+        let mut conditions: Vec<Expr> = original.on.iter().map(|(l, r)| l.clone().eq(r.clone())).collect();
+        conditions.push(condition.data);
+        let joined = join(left, right, original.join_type, conditions)?;
+        Ok(Transformed::yes(keep(joined, original.schema.columns())?))
     }
 
     fn expressions(

@@ -91,12 +91,19 @@ fn percentile_of_doubles(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr>
     Transformed::no(expr)
 }
 
-/// Refuses `string_agg` of bytes, which DataFusion takes for texts.
+/// Refuses `string_agg` of bytes, which DataFusion takes for texts, and the least and greatest of arrays that it cannot compare.
 fn check_aggregate(expr: &Expr, schema: &DFSchema) -> Result<()> {
     let Expr::AggregateFunction(aggregate) = expr else {
         return Ok(());
     };
     let of_bytes = |argument: &Expr| matches!(argument.get_type(schema), Ok(DataType::Binary));
+    let of_nested = |argument: &Expr| {
+        matches!(argument.get_type(schema), Ok(DataType::List(item)) if matches!(item.data_type(), DataType::List(_)))
+    };
+    if matches!(aggregate.func.name(), "min" | "max") && aggregate.params.args.iter().any(of_nested) {
+        let message = format!("{} of arrays of several dimensions is not supported", aggregate.func.name());
+        return Err(SqlError::unsupported(message).into());
+    }
     if aggregate.func.name() == "string_agg" && aggregate.params.args.iter().any(of_bytes) {
         return Err(SqlError::unsupported("string_agg of bytea is not supported").into());
     }

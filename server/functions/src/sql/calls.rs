@@ -265,6 +265,8 @@ fn special_call(function: &Function) -> Option<Expr> {
             Some(call("normalize", arguments))
         }
         ("array_fill", 2) => filled(&arguments),
+        // What is quoted has no type, and NULL has none.
+        ("pg_typeof", 1) if literals::is_unknown(&arguments[0]) => Some(text("unknown")),
         ("date_trunc", 3) => {
             let [unit, time, zone] = <[Expr; 3]>::try_from(arguments).ok()?;
             let instant = call(cast::NAME, vec![time, text("timestamp with time zone")]);

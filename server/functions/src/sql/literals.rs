@@ -158,6 +158,11 @@ fn is_small(expr: &Expr) -> bool {
     number_text(expr).is_some_and(|text| text.parse::<i32>().is_ok())
 }
 
+/// Whether it is a literal without a type.
+pub(super) fn is_unknown(expr: &Expr) -> bool {
+    quoted(expr) || matches!(expr, Expr::Value(value) if value.value == Value::Null)
+}
+
 pub(super) fn quoted(expr: &Expr) -> bool {
     match expr {
         Expr::Value(value) => matches!(

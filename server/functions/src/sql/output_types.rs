@@ -104,7 +104,7 @@ fn with_types(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
             let result = function.call(vec![column, lit(target)]);
             return result.alias_qualified(relation.cloned(), field.name());
         }
-        if !of_somebody(&notes) || *field.metadata() == notes {
+        if !(of_somebody(&notes) || is_padded(&notes)) || *field.metadata() == notes {
             return column;
         }
         found = true;
@@ -258,6 +258,12 @@ fn of_composite(notes: &Notes) -> bool {
     note.is_some_and(|note| composite::named(note).is_some())
 }
 
+/// Whether it is `char(n)`.
+fn is_padded(notes: &Notes) -> bool {
+    let note = notes.get(ANNOTATION);
+    note.is_some_and(|note| note.starts_with("char("))
+}
+
 /// Whether it is a type that somebody made.
 fn of_somebody(notes: &Notes) -> bool {
     of_enum(notes) || of_composite(notes)
@@ -389,9 +395,8 @@ impl<'a> Input<'a> {
                         .get_type(self.schema)
                         .is_ok_and(|data_type| is_text(&data_type));
                     let notes = self.notes(value);
-                    let is_padded = notes.get(ANNOTATION).is_some_and(|note| note.starts_with("char("));
                     // The least varchar is a text.
-                    match is_text && !of_enum(&notes) && !is_padded {
+                    match is_text && !of_enum(&notes) && !is_padded(&notes) {
                         true => Notes::new(),
                         false => without_length(notes),
                     }

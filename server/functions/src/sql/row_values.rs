@@ -7,11 +7,12 @@
 //! | `(a, b) < (c, d)` | `a < c OR (a = c AND b < d)` |
 //! | `(a, b) IS NULL`, `IS NOT NULL` | all of them are |
 //! | `(a, b) IN ((c, d), ..)` | the equalities, with OR |
+//! | `(a, b) = (SELECT x, y ..)` | a query over that one, which compares its columns |
 //! | `(a, b) IN (SELECT x, y ..)` | a query over that one, which asks for a row that is equal and for one of which that is not known |
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectNamePart, Select, SetExpr, TableAliasColumnDef, TableFactor, UnaryOperator,
+    ObjectNamePart, Select, SelectItem, SetExpr, TableAliasColumnDef, TableFactor, UnaryOperator,
 };
 use millrace_parser::walk::walk_expressions_mut;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -24,12 +25,18 @@ use crate::syntax::parsed_query;
 /// The rows are not of one length.
 pub fn compared(expr: &Expr) -> SqlResult<Option<Expr>> {
     Ok(match expr {
-        Expr::BinaryOp { left, op, right } => {
-            let (Some(left), Some(right)) = (columns(left), columns(right)) else {
-                return Ok(None);
-            };
-            by_columns(&left, op, &right)?
-        }
+        Expr::BinaryOp { left, op, right } => match (columns(left), columns(right)) {
+            (Some(left), Some(right)) => by_columns(&left, op, &right)?,
+            (Some(row), None) => match right.as_ref() {
+                Expr::Subquery(query) => with_row_of(query, row.len(), |of_query| by_columns(&row, op, of_query))?,
+                _ => None,
+            },
+            (None, Some(row)) => match left.as_ref() {
+                Expr::Subquery(query) => with_row_of(query, row.len(), |of_query| by_columns(of_query, op, &row))?,
+                _ => None,
+            },
+            (None, None) => None,
+        },
         Expr::IsNull(row) => {
             columns(row).map(|columns| all(columns, |column| Expr::IsNull(Box::new(column))))
         }
@@ -165,14 +172,56 @@ enum Form {
     Value,
 }
 
-fn membership(row: &[Expr], subquery: &ast::Query, form: Form) -> SqlResult<Expr> {
-    let names: Vec<Ident> = (1..=row.len())
+/// A query of one value over the one row of another, which has so many columns.
+fn with_row_of(
+    subquery: &ast::Query,
+    width: usize,
+    compared: impl FnOnce(&[Expr]) -> SqlResult<Option<Expr>>,
+) -> SqlResult<Option<Expr>> {
+    let (names, fields) = fields(width);
+    let Some(value) = compared(&fields)? else {
+        return Ok(None);
+    };
+    let mut query = parsed_query("SELECT 1 FROM (SELECT 1) AS __row")?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.projection = vec![SelectItem::UnnamedExpr(value)];
+        read_from(select, subquery, names);
+    }
+    Ok(Some(Expr::Subquery(query)))
+}
+
+/// Names for the columns of a query, and the columns.
+fn fields(width: usize) -> (Vec<Ident>, Vec<Expr>) {
+    let names: Vec<Ident> = (1..=width)
         .map(|number| Ident::new(format!("__field_{number}")))
         .collect();
-    let fields: Vec<Expr> = names
+    let fields = names
         .iter()
         .map(|name| Expr::CompoundIdentifier(vec![Ident::new("__row"), name.clone()]))
         .collect();
+    (names, fields)
+}
+
+/// Puts a query in the place of the one in FROM.
+fn read_from(select: &mut Select, subquery: &ast::Query, names: Vec<Ident>) {
+    if let Some(from) = select.from.first_mut()
+        && let TableFactor::Derived {
+            subquery: inner,
+            alias: Some(alias),
+            ..
+        } = &mut from.relation
+    {
+        **inner = subquery.clone();
+        let columns = names.into_iter().map(|name| TableAliasColumnDef {
+            name,
+            data_type: None,
+        });
+        alias.columns = columns.collect();
+    }
+}
+
+fn membership(row: &[Expr], subquery: &ast::Query, form: Form) -> SqlResult<Expr> {
+    let (names, fields) = fields(row.len());
     let equal = pairs(row, &fields, &BinaryOperator::And, |left, right| {
         binary(left, &BinaryOperator::Eq, right)
     })?;
@@ -207,22 +256,7 @@ fn membership(row: &[Expr], subquery: &ast::Query, form: Form) -> SqlResult<Expr
         if form == Form::Condition {
             select.selection = Some(equal);
         }
-        if let Some(from) = select.from.first_mut()
-            && let TableFactor::Derived {
-                subquery: inner,
-                alias: Some(alias),
-                ..
-            } = &mut from.relation
-        {
-            **inner = subquery.clone();
-            alias.columns = names
-                .into_iter()
-                .map(|name| TableAliasColumnDef {
-                    name,
-                    data_type: None,
-                })
-                .collect();
-        }
+        read_from(select, subquery, names);
     }
     Ok(match form {
         Form::Condition => Expr::Exists {

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, Function, FunctionArg, JoinConstraint, JoinOperator, ObjectName, Query, Select, SetExpr,
+    self, Distinct, Expr, Function, FunctionArg, JoinConstraint, JoinOperator, ObjectName, Query, Select, SetExpr,
     Statement, TableFactor, Visitor,
 };
 use millrace_parser::ast::ROWS_FROM;
@@ -46,6 +46,22 @@ pub(super) fn check(node: &impl Walk) -> SqlResult<()> {
     }
 }
 
+/// Refuses those in a value that UPDATE assigns.
+///
+/// # Errors
+/// 0A000.
+pub fn check_assigned(value: &Expr) -> SqlResult<()> {
+    match nowhere(value, "UPDATE") {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// Whether one stands outside of subqueries.
+pub fn has_sets(node: &impl Walk) -> bool {
+    nowhere(node, "").is_break()
+}
+
 /// Looks into the clauses of each query.
 struct Clauses;
 
@@ -53,12 +69,6 @@ impl Visitor for Clauses {
     type Break = Box<SqlError>;
 
     fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Self::Break> {
-        if let Statement::Update(update) = statement {
-            for assignment in &update.assignments {
-                nowhere(&assignment.value, "UPDATE")?;
-            }
-            nowhere(&update.selection, "WHERE")?;
-        }
         if let Statement::Delete(delete) = statement {
             nowhere(&delete.selection, "WHERE")?;
         }
@@ -79,6 +89,10 @@ impl Visitor for Clauses {
             if let Some(JoinConstraint::On(condition)) = constraint(&join.join_operator) {
                 nowhere(condition, "JOIN conditions")?;
             }
+        }
+        if matches!(select.distinct, Some(Distinct::On(_))) && has_sets(&select.projection) {
+            let message = "DISTINCT ON with a set-returning function in the select list is not supported";
+            return ControlFlow::Break(refused(message));
         }
         select.projection.walk(&mut Conditions { within: vec![], depth: 0 })
     }

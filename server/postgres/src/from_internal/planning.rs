@@ -32,7 +32,7 @@ pub(super) fn no_operator(text: &str) -> Option<SqlError> {
     let rest = rest.split(" to valid types").next().unwrap_or(rest);
     let is_boolean = rest.starts_with("logical boolean");
     let rest = rest.split("operation ").last().unwrap_or(rest);
-    let parts = words(rest);
+    let parts = parts(rest, ' ');
     let (first, last) = (parts.first()?, parts.last()?);
     let operator = match parts.len() {
         3 if parts[1] == "BIT_XOR" => "#",
@@ -57,22 +57,22 @@ pub(super) fn no_operator(text: &str) -> Option<SqlError> {
     )))
 }
 
-/// The words of a text; what stands in parentheses is part of a word.
-fn words(text: &str) -> Vec<&str> {
+/// The parts of a text between separators; what stands in parentheses is part of a part.
+fn parts(text: &str, separator: char) -> Vec<&str> {
     let (mut depth, mut start, mut all) = (0, 0, vec![]);
     for (at, character) in text.char_indices() {
         match character {
             '(' => depth += 1,
             ')' => depth -= 1,
-            ' ' if depth == 0 => {
-                all.push(&text[start..at]);
+            _ if character == separator && depth == 0 => {
+                all.push(text[start..at].trim());
                 start = at + 1;
             }
             _ => {}
         }
     }
-    all.push(&text[start..]);
-    all.retain(|word| !word.is_empty());
+    all.push(text[start..].trim());
+    all.retain(|part| !part.is_empty());
     all
 }
 
@@ -132,6 +132,14 @@ pub(super) fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
         };
         let hint = "You might need to add explicit type casts.";
         return Some(SqlError::new(code, said).with_hint(hint));
+    }
+    if let Some(rest) = text.strip_prefix("Failed to coerce arguments to satisfy a call to '") {
+        let (name, rest) = rest.split_once('\'')?;
+        let given = rest.split_once("coercion from ")?.1.split(" to the signature ").next()?;
+        let given: Vec<String> = parts(given, ',').into_iter().map(sql_name).collect();
+        let message = format!("function {name}({}) does not exist", given.join(", "));
+        let hint = "No function matches the given name and argument types. You might need to add explicit type casts.";
+        return Some(SqlError::new(SqlState::UndefinedFunction, message).with_hint(hint));
     }
     if let Some(name) = text.strip_prefix("Invalid qualifier ") {
         let message = format!("missing FROM-clause entry for table \"{name}\"");

@@ -16,7 +16,7 @@ use millrace_catalog::sequence::Takes;
 use millrace_catalog::{Object, Relation};
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
-use millrace_functions::sql::clock_words;
+use millrace_functions::sql::{clock_words, set_places};
 use millrace_functions::{cast, own, syntax};
 use millrace_planner::RelationKind;
 use millrace_planner::relation::relations;
@@ -59,6 +59,9 @@ pub(crate) async fn change(session: &Arc<Session>, scope: Scope, mut insert: Ins
         true => (0..relation.columns.len()).collect(),
         false => positions(relation, &listed)?,
     };
+    if let Some(query) = &mut insert.source {
+        rows_of_sets(query)?;
+    }
     if let Some(query) = &mut insert.source
         && let SetExpr::Values(values) = query.body.as_mut()
     {
@@ -122,6 +125,21 @@ pub(crate) async fn change(session: &Arc<Session>, scope: Scope, mut insert: Ins
     write.finish(changes.changes).await?;
     let tag = CommandTag::rows("INSERT 0", count);
     Ok(Changed { returned, tag })
+}
+
+/// `VALUES (1, generate_series(1, 3))` of one row is the SELECT of the same.
+fn rows_of_sets(query: &mut ast::Query) -> SqlResult<()> {
+    if let SetExpr::Values(values) = query.body.as_mut()
+        && let [row] = values.rows.as_mut_slice()
+        && set_places::has_sets(&row.content)
+    {
+        let cells = std::mem::take(&mut row.content);
+        *query.body = *syntax::parsed_query("SELECT 1")?.body;
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            select.projection = cells.into_iter().map(ast::SelectItem::UnnamedExpr).collect();
+        }
+    }
+    Ok(())
 }
 
 /// The rows of the query, one column for each that is given. `given` is cut to what VALUES without a column list has.

@@ -16,7 +16,7 @@ use millrace_catalog::{Object, Relation};
 use millrace_database::database::rows::{RowBuilder, positions};
 use millrace_database::running::Running;
 use millrace_functions::arrays::assigned::assigned;
-use millrace_functions::sql::clock_words;
+use millrace_functions::sql::{clock_words, set_places};
 use millrace_functions::{own, records, syntax};
 use millrace_parser::quote_identifier;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
@@ -61,6 +61,7 @@ impl Assigned {
                 AssignmentTarget::Tuple(names) => names.as_slice(),
             };
             targets.iter().try_for_each(|name| unqualified(relation, name))?;
+            set_places::check_assigned(&assignment.value)?;
         }
         let assignments = with_elements(relation, shown, one_by_one(assignments)?)?;
         let names: Vec<String> = assignments.iter().map(|(name, _)| name.clone()).collect();

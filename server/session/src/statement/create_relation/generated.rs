@@ -21,7 +21,7 @@ use crate::session::Session;
 /// Refuses columns that are computed from what is not there yet, or would be another value each time.
 ///
 /// # Errors
-/// 42P16, 42P17, and those of binding.
+/// 42P17, and those of binding.
 pub(in crate::statement) fn check(session: &Session, scope: &Scope, columns: &[ColumnDef]) -> SqlResult<()> {
     let reader = session.database().reader(scope);
     let binder = Binder::new(session.database().state(), &reader);
@@ -58,7 +58,7 @@ fn check_references(column: &ColumnDef, expression: &ast::Expr, columns: &[Colum
     });
     match found {
         ControlFlow::Break(other) => Err(SqlError::new(
-            SqlState::InvalidTableDefinition,
+            SqlState::InvalidObjectDefinition,
             format!("cannot use generated column \"{other}\" in column generation expression"),
         )
         .with_detail(format!(
