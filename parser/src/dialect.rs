@@ -74,6 +74,11 @@ impl Dialect for MillraceDialect {
         true
     }
 
+    /// `* EXCEPT (a, b)`, RisingWave's.
+    fn supports_select_wildcard_except(&self) -> bool {
+        true
+    }
+
     fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
         POSTGRES.identifier_quote_style(identifier)
     }

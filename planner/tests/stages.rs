@@ -286,7 +286,7 @@ fn what_cannot_be_maintained_is_named() {
             "now() plus or minus months",
         ),
         (
-            "WITH RECURSIVE r(n) AS (SELECT 1 UNION SELECT m FROM (SELECT max(n) AS m FROM r) x) SELECT * FROM r",
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION SELECT m FROM (SELECT max(n) AS m FROM (SELECT n FROM r) y) x) SELECT * FROM r",
             "an aggregate without GROUP BY over recursive query \"r\" in its own recursive term",
         ),
         (

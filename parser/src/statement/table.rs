@@ -104,7 +104,7 @@ fn names_only(reader: &Reader<'_>) -> bool {
     }
 }
 
-/// `ON CONFLICT DO NOTHING | DO UPDATE FULL | DO UPDATE IF NOT NULL`.
+/// `ON CONFLICT DO NOTHING | DO UPDATE FULL | DO UPDATE IF NOT NULL`; RisingWave's older words are IGNORE and OVERWRITE.
 fn on_conflict(reader: &mut Reader<'_>) -> Parse<Option<ConflictRule>> {
     if !reader.take(&["ON", "CONFLICT"]) {
         return Ok(None);
@@ -112,10 +112,24 @@ fn on_conflict(reader: &mut Reader<'_>) -> Parse<Option<ConflictRule>> {
     for rule in ConflictRule::ALL {
         let words: Vec<&str> = rule.clause().split(' ').collect();
         if reader.take(&words) {
-            return Ok(Some(rule));
+            return without_version(reader, rule);
         }
     }
+    match reader.take_one_of(&["IGNORE", "OVERWRITE"]) {
+        Some("IGNORE") => return without_version(reader, ConflictRule::Keep),
+        Some(_) => return without_version(reader, ConflictRule::Replace),
+        None => {}
+    }
     Err(reader.unexpected("DO NOTHING, DO UPDATE FULL or DO UPDATE IF NOT NULL"))
+}
+
+fn without_version(reader: &Reader<'_>, rule: ConflictRule) -> Parse<Option<ConflictRule>> {
+    if reader.at(&["WITH", "VERSION", "COLUMN"]) {
+        let hint = "The row that comes last wins; a materialized view with DISTINCT ON picks the newest by a column.";
+        let message = "WITH VERSION COLUMN is not supported";
+        return Err(Failure::unsupported(message, reader.here(), hint));
+    }
+    Ok(Some(rule))
 }
 
 /// `ON COMMIT PRESERVE ROWS | DELETE ROWS | DROP`.

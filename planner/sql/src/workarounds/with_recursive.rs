@@ -276,7 +276,8 @@ pub(crate) fn check(plan: &LogicalPlan) -> Result<()> {
     check_types(plan)
 }
 
-/// Refuses aggregates over the rows of the step before, which a step without rows has, too: the query would never end.
+/// Refuses aggregates without GROUP BY over the rows of the step before: one row is made of no rows, too, and the query would never
+/// end. With GROUP BY there are none of none, and it goes on where PostgreSQL refuses it.
 ///
 /// # Errors
 /// As PostgreSQL says it.
@@ -288,7 +289,7 @@ fn check_aggregates(plan: &LogicalPlan) -> Result<()> {
         query.recursive_term.apply(|node| {
             match node {
                 LogicalPlan::Aggregate(aggregate)
-                    if !aggregate.aggr_expr.is_empty() && reads_in_from(&aggregate.input, &query.name) =>
+                    if aggregate.group_expr.is_empty() && reads_in_from(&aggregate.input, &query.name) =>
                 {
                     refused!("aggregate functions are not allowed in a recursive query's recursive term")
                 }
