@@ -31,8 +31,6 @@
 
 mod access;
 mod advisory;
-#[cfg(test)]
-mod alter_tests;
 mod audit;
 mod call;
 mod changes;
@@ -42,34 +40,16 @@ pub mod copy_in;
 mod counting;
 mod cursor;
 pub mod effects;
-#[cfg(test)]
-mod explain_tests;
-#[cfg(test)]
-mod explain_view_tests;
-#[cfg(test)]
-mod external_tests;
 mod forecasting;
-#[cfg(test)]
-mod freshness_tests;
 mod functions;
-#[cfg(test)]
-mod health_tests;
-#[cfg(test)]
-mod history_tests;
 mod identity;
 mod implicit;
-#[cfg(test)]
-mod job_tests;
 mod key_select;
 mod keys;
 mod known;
 mod light;
 pub mod limits;
 mod look_up;
-#[cfg(test)]
-mod look_up_tests;
-#[cfg(test)]
-mod memory_tests;
 mod names;
 mod names_of_users;
 mod news;
@@ -83,39 +63,19 @@ mod own_changes;
 mod parameters;
 mod position;
 mod prepared;
-#[cfg(test)]
-mod psql_tests;
 mod query;
-#[cfg(test)]
-mod recovery_tests;
 mod resolve;
-#[cfg(test)]
-mod retention_tests;
 mod sequences;
 mod session;
 mod simple;
-#[cfg(test)]
-mod sink_tests;
-#[cfg(test)]
-mod size_tests;
 mod statement;
 mod statement_memory;
 mod status;
-#[cfg(test)]
-mod subscribe_tests;
-#[cfg(test)]
-mod subscription_tests;
-#[cfg(test)]
-mod table_log_tests;
 mod template;
-#[cfg(test)]
-mod temporary_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transaction;
 mod types;
-#[cfg(test)]
-mod view_error_tests;
 mod withheld;
 mod write;
 

@@ -1,5 +1,26 @@
 //! Whole statements against a database in a temporary directory.
 
+mod alter;
+mod explain;
+mod explain_view;
+mod external;
+mod freshness;
+mod health;
+mod history;
+mod job;
+mod look_up;
+mod memory;
+mod psql;
+mod recovery;
+mod retention;
+mod sink;
+mod size;
+mod subscribe;
+mod subscription;
+mod table_log;
+mod temporary;
+mod view_error;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

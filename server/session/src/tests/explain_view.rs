@@ -6,7 +6,7 @@ use millrace_clarity::profile::Kind;
 use millrace_clarity::render::json::{Document, Watched};
 use millrace_postgres::error::SqlState;
 
-use crate::explain_tests::{check, with_rows};
+use crate::tests::explain::{check, with_rows};
 use crate::tests::{Fixture, run};
 
 /// What a watch says, in which some rows came with quiet before and after them.

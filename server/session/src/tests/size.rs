@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use millrace_postgres::error::{SqlError, SqlState};
 
-use super::tests::{Fixture, run};
+use crate::tests::{Fixture, run};
 
 /// A chain of WITH queries, each of which reads the one before so many times.
 fn chain(length: usize, times: usize) -> String {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_postgres::error::SqlState;
 
 use crate::session::Session;
-use crate::subscribe_tests;
+use crate::tests::subscribe;
 use crate::tests::{Fixture, run};
 
 /// A row that was told: its epoch, and the rest.
@@ -33,7 +33,7 @@ fn rests(told: &[Told]) -> Vec<&str> {
 }
 
 async fn sales() -> Fixture {
-    let f = subscribe_tests::sales().await;
+    let f = subscribe::sales().await;
     f.ok("CREATE SUBSCRIPTION s FROM totals WITH (retention = '1 hour')")
         .await;
     f
