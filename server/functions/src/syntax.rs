@@ -11,7 +11,7 @@ use millrace_postgres::error::{SqlError, SqlResult};
 ///
 /// # Errors
 /// It is none.
-pub(crate) fn parsed_query(sql: &str) -> SqlResult<Box<ast::Query>> {
+pub fn parsed_query(sql: &str) -> SqlResult<Box<ast::Query>> {
     let mut parsed = millrace_parser::parse(sql)?;
     match parsed.pop().map(|parsed| parsed.statement) {
         Some(millrace_parser::ast::Statement::Sql(statement)) => match *statement {
