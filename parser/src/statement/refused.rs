@@ -55,8 +55,14 @@ const OF_OTHERS: [(&[&str], &str); 28] = [
     (&["DROP", "CONNECTION"], CONNECTIONS),
     (&["VALIDATE", "CONNECTION"], CONNECTIONS),
     (&["CREATE", "NETWORK", "POLICY"], ""),
-    (&["ALTER", "SINK"], "Drop it and create it again; PAUSE SINK and RESUME SINK stop it for a while."),
-    (&["ALTER", "SOURCE"], "ALTER STREAM changes a stream; PAUSE and RESUME stop its source for a while."),
+    (
+        &["ALTER", "SINK"],
+        "Drop it and create it again; PAUSE SINK and RESUME SINK stop it for a while.",
+    ),
+    (
+        &["ALTER", "SOURCE"],
+        "ALTER STREAM changes a stream; PAUSE and RESUME stop its source for a while.",
+    ),
     (&["ALTER", "FRAGMENT"], ""),
     (&["ALTER", "NETWORK", "POLICY"], ""),
     (&["EXPLAIN", "RAW", "PLAN"], PLANS),
@@ -65,17 +71,30 @@ const OF_OTHERS: [(&[&str], &str); 28] = [
     (&["EXPLAIN", "OPTIMIZED", "PLAN"], PLANS),
     (&["EXPLAIN", "PHYSICAL", "PLAN"], PLANS),
     (&["EXPLAIN", "FILTER", "PUSHDOWN"], PLANS),
-    (&["EXPLAIN", "TIMESTAMP"], "SHOW BATCHES has the epoch that a view shows."),
+    (
+        &["EXPLAIN", "TIMESTAMP"],
+        "SHOW BATCHES has the epoch that a view shows.",
+    ),
     (&["EXPLAIN", "KEY", "SCHEMA"], ""),
     (&["EXPLAIN", "VALUE", "SCHEMA"], ""),
-    (&["EXPLAIN", "CREATE", "SINK"], "EXPLAIN ANALYZE SINK tells of one that runs."),
-    (&["WITH", "MUTUALLY", "RECURSIVE"], "WITH RECURSIVE is supported, of one query that reads itself."),
+    (
+        &["EXPLAIN", "CREATE", "SINK"],
+        "EXPLAIN ANALYZE SINK tells of one that runs.",
+    ),
+    (
+        &["WITH", "MUTUALLY", "RECURSIVE"],
+        "WITH RECURSIVE is supported, of one query that reads itself.",
+    ),
     (&["SHOW", "CREATE", "CONNECTION"], CONNECTIONS),
     (&["SHOW", "CREATE", "CLUSTER"], RESOURCES),
-    (&["CREATE", "DEFAULT", "INDEX"], "CREATE INDEX names the columns that are looked up."),
+    (
+        &["CREATE", "DEFAULT", "INDEX"],
+        "CREATE INDEX names the columns that are looked up.",
+    ),
     (&["SHOW", "REDACTED"], "SHOW CREATE shows no secrets."),
 ];
-const RESOURCES: &str = "Views and queries share the cores of all workers: SHOW WORKERS, ALTER ROLE .. SET cpu_share.";
+const RESOURCES: &str =
+    "Views and queries share the cores of all workers: SHOW WORKERS, ALTER ROLE .. SET cpu_share.";
 const CONNECTIONS: &str = "What a connector needs stands in the WITH of CREATE SOURCE, STREAM and SINK; CREATE SECRET keeps passwords.";
 const PLANS: &str = "EXPLAIN and EXPLAIN ANALYZE show the plan that runs, of queries and of views.";
 

@@ -8,7 +8,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::binding::Binding;
-use crate::postgres::{frame_offsets, names, outer_aggregate, read_once, records, set_returning, subquery_order};
+use crate::postgres::{
+    frame_offsets, names, outer_aggregate, read_once, records, set_returning, subquery_order,
+};
 use crate::streaming::{may_fail, time_join, windows};
 use crate::workarounds::{
     aggregate_order, all_subquery, array_literal, case_type, counted_sets, named_windows, recursive_numbers,

@@ -108,12 +108,20 @@ fn first_quarter(x: f64) -> (f64, f64) {
 
 fn tand(x: f64) -> f64 {
     let (x, sign) = first_quarter(x);
-    no_negative_zero(if x == 45.0 { sign } else { sign * (sind(x) / sind(90.0 - x)) })
+    no_negative_zero(if x == 45.0 {
+        sign
+    } else {
+        sign * (sind(x) / sind(90.0 - x))
+    })
 }
 
 fn cotd(x: f64) -> f64 {
     let (x, sign) = first_quarter(x);
-    no_negative_zero(if x == 45.0 { sign } else { sign * (sind(90.0 - x) / sind(x)) })
+    no_negative_zero(if x == 45.0 {
+        sign
+    } else {
+        sign * (sind(90.0 - x) / sind(x))
+    })
 }
 
 /// The functions.

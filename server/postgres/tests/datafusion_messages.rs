@@ -287,6 +287,12 @@ const RECOGNISED: &[Recognised] = &[
     ),
     recognised(
         "overflowing on",
+        "SELECT CAST(x AS DECIMAL(38, 30)) FROM (VALUES (CAST(1e30 AS DOUBLE PRECISION))) AS t(x)",
+        SqlState::NumericValueOutOfRange,
+        "numeric field overflow",
+    ),
+    recognised(
+        "overflows for output scale",
         "SELECT CAST(x AS DECIMAL(38, 30)) FROM (VALUES (1e30)) AS t(x)",
         SqlState::NumericValueOutOfRange,
         "numeric field overflow",

@@ -112,14 +112,24 @@ impl Offsets<'_> {
             // Rows are counted.
             (false, value) if data_type.is_numeric() => match value.cast_to(&DataType::Float64)? {
                 ScalarValue::Float64(Some(number)) if number.is_finite() => format!("{:.0}", number.round()),
-                _ => return refused(Fault::InvalidFrameOffset, format!("argument of {units} is out of range")),
+                _ => {
+                    return refused(
+                        Fault::InvalidFrameOffset,
+                        format!("argument of {units} is out of range"),
+                    );
+                }
             },
             (true, _) => {
-                let message = format!("RANGE with offset PRECEDING/FOLLOWING is not supported for offset type {data_type}");
+                let message = format!(
+                    "RANGE with offset PRECEDING/FOLLOWING is not supported for offset type {data_type}"
+                );
                 return refused(Fault::DatatypeMismatch, message);
             }
             (false, _) => {
-                return refused(Fault::DatatypeMismatch, format!("argument of {units} must be type bigint"));
+                return refused(
+                    Fault::DatatypeMismatch,
+                    format!("argument of {units} must be type bigint"),
+                );
             }
         };
         if text.starts_with('-') {

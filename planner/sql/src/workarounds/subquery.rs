@@ -368,13 +368,15 @@ impl Decorrelator<'_> {
                 _ => return Ok(Transformed::no(inner)),
             };
             let compared = match &inner {
-                Expr::InSubquery(InSubquery { expr, .. }) | Expr::SetComparison(SetComparison { expr, .. }) => {
-                    expr.column_refs()
-                }
+                Expr::InSubquery(InSubquery { expr, .. })
+                | Expr::SetComparison(SetComparison { expr, .. }) => expr.column_refs(),
                 _ => HashSet::new(),
             };
             let reads = |side: &LogicalPlan| {
-                let mut columns = read.iter().map(|(_, column)| column).chain(compared.iter().copied());
+                let mut columns = read
+                    .iter()
+                    .map(|(_, column)| column)
+                    .chain(compared.iter().copied());
                 columns.any(|column| side.schema().has_column(column))
             };
             let [left, right] = &mut sides;
@@ -384,7 +386,12 @@ impl Decorrelator<'_> {
                 _ => left,
             };
             let place = Place::Elsewhere;
-            Ok(Transformed::yes(self.expression(inner, side, place, &mut changed)?))
+            Ok(Transformed::yes(self.expression(
+                inner,
+                side,
+                place,
+                &mut changed,
+            )?))
         })?;
         if !changed {
             return Ok(Transformed::no(LogicalPlan::Join(original.clone())));

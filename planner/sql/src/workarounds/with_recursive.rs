@@ -286,15 +286,13 @@ fn check_aggregates(plan: &LogicalPlan) -> Result<()> {
         let LogicalPlan::RecursiveQuery(query) = node else {
             return Ok(TreeNodeRecursion::Continue);
         };
-        query.recursive_term.apply(|node| {
-            match node {
-                LogicalPlan::Aggregate(aggregate)
-                    if aggregate.group_expr.is_empty() && reads_in_from(&aggregate.input, &query.name) =>
-                {
-                    refused!("aggregate functions are not allowed in a recursive query's recursive term")
-                }
-                _ => Ok(TreeNodeRecursion::Continue),
+        query.recursive_term.apply(|node| match node {
+            LogicalPlan::Aggregate(aggregate)
+                if aggregate.group_expr.is_empty() && reads_in_from(&aggregate.input, &query.name) =>
+            {
+                refused!("aggregate functions are not allowed in a recursive query's recursive term")
             }
+            _ => Ok(TreeNodeRecursion::Continue),
         })
     })?;
     Ok(())

@@ -6,15 +6,12 @@
 //! | enums as arguments of functions | `enum_arguments` |
 //! | char(n) in comparisons, LIKE and functions that see its padding | [`crate::padded`] |
 //! | values of other types in `text || value` | their text |
-//! | reals in `percentile_cont` | doubles |
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, cast, lit,
-};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit};
 
 use millrace_postgres::error::{SqlError, SqlState};
 
@@ -42,7 +39,6 @@ pub fn as_postgresql(plan: LogicalPlan) -> Result<LogicalPlan> {
             check_window(&expr)?;
             check_aggregate(&expr, schema)?;
             enum_arguments::replaced(expr, schema)?
-                .transform_data(|expr| Ok(percentile_of_doubles(expr, schema)))?
                 .transform_data(|expr| Ok(arrays::replaced(expr, schema)))?
                 .transform_data(|expr| Ok(padded::replaced(expr, schema)))?
                 .transform_data(|expr| Ok(concatenated(expr, schema)))
@@ -78,30 +74,18 @@ fn check_window(expr: &Expr) -> Result<()> {
     }
 }
 
-/// `percentile_cont` over reals gives a double, as if it were over doubles.
-fn percentile_of_doubles(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    if let Expr::AggregateFunction(call) = &mut expr
-        && call.func.name() == "percentile_cont"
-        && let [value, ..] = call.params.args.as_mut_slice()
-        && matches!(value.get_type(schema), Ok(DataType::Float32))
-    {
-        *value = cast(std::mem::take(value), DataType::Float64);
-        return Transformed::yes(expr);
-    }
-    Transformed::no(expr)
-}
-
 /// Refuses `string_agg` of bytes, which DataFusion takes for texts, and the least and greatest of arrays that it cannot compare.
 fn check_aggregate(expr: &Expr, schema: &DFSchema) -> Result<()> {
     let Expr::AggregateFunction(aggregate) = expr else {
         return Ok(());
     };
     let of_bytes = |argument: &Expr| matches!(argument.get_type(schema), Ok(DataType::Binary));
-    let of_nested = |argument: &Expr| {
-        matches!(argument.get_type(schema), Ok(DataType::List(item)) if matches!(item.data_type(), DataType::List(_)))
-    };
+    let of_nested = |argument: &Expr| matches!(argument.get_type(schema), Ok(DataType::List(item)) if matches!(item.data_type(), DataType::List(_)));
     if matches!(aggregate.func.name(), "min" | "max") && aggregate.params.args.iter().any(of_nested) {
-        let message = format!("{} of arrays of several dimensions is not supported", aggregate.func.name());
+        let message = format!(
+            "{} of arrays of several dimensions is not supported",
+            aggregate.func.name()
+        );
         return Err(SqlError::unsupported(message).into());
     }
     if aggregate.func.name() == "string_agg" && aggregate.params.args.iter().any(of_bytes) {

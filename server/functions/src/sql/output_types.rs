@@ -104,7 +104,7 @@ fn with_types(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
             let result = function.call(vec![column, lit(target)]);
             return result.alias_qualified(relation.cloned(), field.name());
         }
-        if !(of_somebody(&notes) || is_padded(&notes)) || *field.metadata() == notes {
+        if !of_somebody(&notes) || *field.metadata() == notes {
             return column;
         }
         found = true;

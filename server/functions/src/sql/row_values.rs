@@ -28,14 +28,12 @@ pub fn compared(expr: &Expr) -> SqlResult<Option<Expr>> {
         Expr::BinaryOp { left, op, right } => match (columns(left), columns(right)) {
             (Some(left), Some(right)) => by_columns(&left, op, &right)?,
             (Some(row), None) => match right.as_ref() {
-                Expr::Subquery(query) => with_row_of(query, row.len(), |of_query| by_columns(&row, op, of_query))?,
+                Expr::Subquery(query) => {
+                    with_row_of(query, row.len(), |of_query| by_columns(&row, op, of_query))?
+                }
                 _ => None,
             },
-            (None, Some(row)) => match left.as_ref() {
-                Expr::Subquery(query) => with_row_of(query, row.len(), |of_query| by_columns(of_query, op, &row))?,
-                _ => None,
-            },
-            (None, None) => None,
+            (None, _) => None,
         },
         Expr::IsNull(row) => {
             columns(row).map(|columns| all(columns, |column| Expr::IsNull(Box::new(column))))
@@ -178,6 +176,23 @@ fn with_row_of(
     width: usize,
     compared: impl FnOnce(&[Expr]) -> SqlResult<Option<Expr>>,
 ) -> SqlResult<Option<Expr>> {
+    if let SetExpr::Select(select) = subquery.body.as_ref()
+        && select.projection.iter().all(|item| {
+            matches!(
+                item,
+                SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
+            )
+        })
+        && select.projection.len() != width
+    {
+        let few = if select.projection.len() < width {
+            "few"
+        } else {
+            "many"
+        };
+        let message = format!("subquery has too {few} columns");
+        return Err(SqlError::new(SqlState::SyntaxError, message));
+    }
     let (names, fields) = fields(width);
     let Some(value) = compared(&fields)? else {
         return Ok(None);

@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, Expr, Function, FunctionArg, JoinConstraint, JoinOperator, ObjectName, Query, Select, SetExpr,
-    Statement, TableFactor, Visitor,
+    self, Distinct, Expr, Function, FunctionArg, JoinConstraint, JoinOperator, ObjectName, Query, Select,
+    SetExpr, Statement, TableFactor, Visitor,
 };
 use millrace_parser::ast::ROWS_FROM;
 use millrace_parser::walk::Walk;
@@ -94,7 +94,10 @@ impl Visitor for Clauses {
             let message = "DISTINCT ON with a set-returning function in the select list is not supported";
             return ControlFlow::Break(refused(message));
         }
-        select.projection.walk(&mut Conditions { within: vec![], depth: 0 })
+        select.projection.walk(&mut Conditions {
+            within: vec![],
+            depth: 0,
+        })
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Self::Break> {
@@ -105,9 +108,10 @@ impl Visitor for Clauses {
                 ..
             } => in_from(name, &arguments.args),
             TableFactor::Function { name, args, .. } => in_from(name, args),
-            TableFactor::UNNEST { array_exprs, .. } => {
-                nowhere_but(array_exprs, "set-returning functions must appear at top level of FROM")
-            }
+            TableFactor::UNNEST { array_exprs, .. } => nowhere_but(
+                array_exprs,
+                "set-returning functions must appear at top level of FROM",
+            ),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -129,7 +133,11 @@ fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
 /// The arguments of a function in FROM.
 fn in_from(name: &ObjectName, arguments: &[FunctionArg]) -> ControlFlow<Box<SqlError>> {
     let message = "set-returning functions must appear at top level of FROM";
-    let is_list = name.0.last().and_then(|part| part.as_ident()).is_some_and(|part| part.value == ROWS_FROM);
+    let is_list = name
+        .0
+        .last()
+        .and_then(|part| part.as_ident())
+        .is_some_and(|part| part.value == ROWS_FROM);
     for argument in arguments {
         match argument {
             // Each is at the top level.
@@ -145,7 +153,10 @@ fn in_from(name: &ObjectName, arguments: &[FunctionArg]) -> ControlFlow<Box<SqlE
 }
 
 fn nowhere(node: &impl Walk, clause: &str) -> ControlFlow<Box<SqlError>> {
-    nowhere_but(node, &format!("set-returning functions are not allowed in {clause}"))
+    nowhere_but(
+        node,
+        &format!("set-returning functions are not allowed in {clause}"),
+    )
 }
 
 /// Refuses every one outside of subqueries.

@@ -74,7 +74,10 @@ pub(super) fn cast(message: &str) -> SqlError {
         .into_iter()
         .find(|(arrow, _)| to.contains(arrow))
         .map(|(_, sql)| sql);
-    if lower.contains("overflowing on") || lower.contains("is too large to store in a decimal") {
+    if lower.contains("overflowing on")
+        || lower.contains("overflows for output scale")
+        || lower.contains("is too large to store in a decimal")
+    {
         return numeric_field_overflow(&lower).unwrap_or_else(numeric_overflow);
     }
     if lower.contains("can't cast value") || lower.contains("cannot be cast") || lower.contains("too large") {

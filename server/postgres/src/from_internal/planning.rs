@@ -135,7 +135,11 @@ pub(super) fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
     }
     if let Some(rest) = text.strip_prefix("Failed to coerce arguments to satisfy a call to '") {
         let (name, rest) = rest.split_once('\'')?;
-        let given = rest.split_once("coercion from ")?.1.split(" to the signature ").next()?;
+        let given = rest
+            .split_once("coercion from ")?
+            .1
+            .split(" to the signature ")
+            .next()?;
         let given: Vec<String> = parts(given, ',').into_iter().map(sql_name).collect();
         let message = format!("function {name}({}) does not exist", given.join(", "));
         let hint = "No function matches the given name and argument types. You might need to add explicit type casts.";

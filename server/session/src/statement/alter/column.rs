@@ -189,8 +189,10 @@ pub(super) fn new_column(
         );
     }
     if is_stream && (definition.identity.is_some() || sequences::is_serial(&definition.data_type)) {
-        return Err(SqlError::unsupported("adding a column with a sequence to a stream is not supported")
-            .with_detail("Rows that were written never change."));
+        return Err(
+            SqlError::unsupported("adding a column with a sequence to a stream is not supported")
+                .with_detail("Rows that were written never change."),
+        );
     }
     Ok(Some(
         columns(session, std::slice::from_ref(definition), &[])?.remove(0),
@@ -236,10 +238,10 @@ fn value_in_old_rows(
     if let Some(default) = &column.default
         && (sequences::of_default(session, default)?.is_some() || is_volatile(session, scope, default)?)
     {
-        return Err(
-            SqlError::unsupported("adding a column with a volatile default to a stream is not supported")
-                .with_detail("Each existing row would get a different value."),
-        );
+        return Err(SqlError::unsupported(
+            "adding a column with a volatile default to a stream is not supported",
+        )
+        .with_detail("Each existing row would get a different value."));
     }
     let alone = Relation::new(
         object.id,

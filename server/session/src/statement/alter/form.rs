@@ -215,7 +215,11 @@ impl Altering<'_> {
         for sequence in &mut wanted {
             sequence.column = form.columns.len() - 1;
         }
-        let place = (self.object.schema.as_str(), self.object.name.as_str(), self.object.id);
+        let place = (
+            self.object.schema.as_str(),
+            self.object.name.as_str(),
+            self.object.id,
+        );
         let made = own_sequences::made(self.guard, self.scope, place, &mut form.columns, wanted)?;
         self.guard.create_all(made).await?;
         self.rewrite(form, |error| error).await

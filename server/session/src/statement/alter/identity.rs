@@ -88,7 +88,9 @@ pub(super) fn alter(
             ..own
         });
         let event_time = altering.relation.event_time.clone();
-        let changed = altering.object.with_columns(altering.relation, columns, event_time);
+        let changed = altering
+            .object
+            .with_columns(altering.relation, columns, event_time);
         altering.guard.put(changed)?;
     }
     let catalog = altering.guard.catalog();
@@ -113,9 +115,11 @@ pub(super) async fn remove(altering: &Altering<'_>, name: &Ident, if_exists: boo
     let mut columns = altering.relation.columns.clone();
     columns[position].sequence = None;
     let event_time = altering.relation.event_time.clone();
-    altering
-        .guard
-        .put(altering.object.with_columns(altering.relation, columns, event_time))?;
+    altering.guard.put(
+        altering
+            .object
+            .with_columns(altering.relation, columns, event_time),
+    )?;
     altering.guard.drop(&[own.id].into()).await
 }
 

@@ -28,7 +28,9 @@ pub(in crate::statement) fn check(session: &Session, scope: &Scope, columns: &[C
     let fields: Vec<_> = columns.iter().map(|column| Arc::clone(&column.field)).collect();
     let schema = df(DFSchema::try_from(Schema::new(fields)))?;
     for column in columns {
-        let Some(generated) = &column.generated else { continue };
+        let Some(generated) = &column.generated else {
+            continue;
+        };
         check_references(column, generated, columns)?;
         let mut generated = generated.clone();
         named_types::resolve(&mut generated, &reader)?;
@@ -48,8 +50,11 @@ pub(in crate::statement) fn check(session: &Session, scope: &Scope, columns: &[C
 
 /// A generated column is computed from given ones: one that reads another generated column would read nothing.
 fn check_references(column: &ColumnDef, expression: &ast::Expr, columns: &[ColumnDef]) -> SqlResult<()> {
-    let is_generated =
-        |name: &str| columns.iter().any(|column| column.field.name() == name && column.generated.is_some());
+    let is_generated = |name: &str| {
+        columns
+            .iter()
+            .any(|column| column.field.name() == name && column.generated.is_some())
+    };
     let found = walk_expressions(expression, |expr| match expr {
         ast::Expr::Identifier(ident) if is_generated(&millrace_parser::fold(ident)) => {
             ControlFlow::Break(millrace_parser::fold(ident))

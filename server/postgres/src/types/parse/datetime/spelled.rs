@@ -109,7 +109,11 @@ fn in_one_word(word: &str, before_christ: bool) -> Option<(i64, i64, i64)> {
         return Some(civil_from_days(day - JULIAN_EPOCH));
     }
     if word.len() == 6 && is_number(&word) {
-        return Some((year_of(&word[..2], before_christ)?, short(&word[2..4])?, short(&word[4..])?));
+        return Some((
+            year_of(&word[..2], before_christ)?,
+            short(&word[2..4])?,
+            short(&word[4..])?,
+        ));
     }
     let separator = word.chars().find(|c| matches!(c, '-' | '/' | '.'))?;
     let parts: Vec<&str> = word.split(separator).collect();
@@ -123,8 +127,12 @@ fn in_one_word(word: &str, before_christ: bool) -> Option<(i64, i64, i64)> {
         [month, day, year] if parts.iter().all(is_number) && month.len() <= 2 => {
             Some((year_of(year, before_christ)?, short(month)?, short(day)?))
         }
-        [day, month, year] if is_number(day) && is_number(year) => by_name(named(&MONTHS, month)?, day, year, before_christ),
-        [month, day, year] if is_number(day) && is_number(year) => by_name(named(&MONTHS, month)?, day, year, before_christ),
+        [day, month, year] if is_number(day) && is_number(year) => {
+            by_name(named(&MONTHS, month)?, day, year, before_christ)
+        }
+        [month, day, year] if is_number(day) && is_number(year) => {
+            by_name(named(&MONTHS, month)?, day, year, before_christ)
+        }
         _ => None,
     }
 }
@@ -156,10 +164,7 @@ mod tests {
             iso("Mon Feb 16 20:38:40 2001 PST").as_deref(),
             Some("2001-02-16 20:38:40 PST")
         );
-        assert_eq!(
-            iso("January 8, 99 BC").as_deref(),
-            Some("0099-01-08 BC")
-        );
+        assert_eq!(iso("January 8, 99 BC").as_deref(), Some("0099-01-08 BC"));
         assert_eq!(iso("J0").as_deref(), Some("4714-11-24 BC"));
         for text in [
             "",
