@@ -25,7 +25,7 @@ use millrace_postgres::names::did_you_mean;
 use millrace_postgres::types::named::{NamedType, TypeNames};
 use millrace_sql::{CatalogReader, SqlFunction};
 
-pub use self::caller::call_of_name;
+pub use self::caller::{call_of_name, of_caller};
 use self::functions::Javascript;
 use crate::bound::{BoundName, BoundView};
 use crate::names::SYSTEM_SCHEMAS;

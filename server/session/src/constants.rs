@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::{Expr, Function, Select, SelectItem, UnaryOperator, Value, VisitorMut};
-use millrace_catalog::reader::call_of_name;
+use millrace_catalog::reader::{call_of_name, of_caller};
 use millrace_catalog::settings;
 use millrace_catalog::temporary::is_temporary;
 use millrace_functions::cast;
@@ -131,16 +131,10 @@ impl Replacer<'_> {
         let session = self.session;
         let called = name.clone();
         Ok(Some(match name.as_str() {
-            "current_user" | "user" | "current_role" => syntax::text(&session.current_user()),
-            "session_user" => syntax::text(&session.session_user()),
-            "current_database" | "current_catalog" => syntax::text(&session.info().database),
-            "current_schema" => {
-                let scope = session.scope();
-                match session.creation_schema(&scope) {
-                    Ok(schema) => syntax::text(&schema),
-                    Err(_) => Expr::value(Value::Null),
-                }
+            "current_user" | "user" | "current_role" | "session_user" | "current_schema" | "pg_backend_pid" => {
+                return Ok(of_caller(&session.scope(), &name));
             }
+            "current_database" | "current_catalog" => syntax::text(&session.info().database),
             "current_schemas" => {
                 let scope = session.scope();
                 let implicit = matches!(arguments(function).first(), Some(Expr::Value(value)) if value.value == Value::Boolean(true));
@@ -202,7 +196,6 @@ impl Replacer<'_> {
                 let seconds = format!("{}.{:03}", milliseconds / 1_000, milliseconds % 1_000);
                 syntax::call("to_timestamp", vec![number(seconds)])
             }
-            "pg_backend_pid" => number(session.id().to_string()),
             "current_setting" => {
                 let arguments = arguments(function);
                 let Some(name) = arguments.first().and_then(|argument| literal_text(argument)) else {

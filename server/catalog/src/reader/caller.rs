@@ -13,6 +13,7 @@ use millrace_parser::walk::Walk;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 
 use super::Reader;
+use crate::scope::Scope;
 
 /// Those that a materialized view has no answer to.
 const OF_READER: [&str; 5] = [
@@ -55,21 +56,11 @@ impl Reader<'_> {
         let Some(scope) = self.scope else {
             return Ok(None);
         };
-        let identity = scope.settings.identity();
+        if let Some(answer) = of_caller(scope, &name) {
+            self.is_of_statement.set(true);
+            return Ok(Some(answer));
+        }
         let answer = match name.as_str() {
-            "current_user" | "user" | "current_role" => {
-                syntax::text(&scope.catalog.role_name(identity.current_user()))
-            }
-            "session_user" => syntax::text(&scope.catalog.role_name(identity.session_user)),
-            "current_schema" => {
-                let mut path = scope.search_path.iter();
-                let first = path.find(|schema| scope.catalog.schema(&scope.database, schema).is_some());
-                first.map_or(Expr::value(Value::Null), |schema| syntax::text(schema))
-            }
-            "pg_backend_pid" => match scope.session {
-                Some(session) => number(session.to_string()),
-                None => return Ok(None),
-            },
             "current_setting" => {
                 let arguments = arguments(function);
                 let Some(setting) = arguments.first().and_then(|argument| literal_text(argument)) else {
@@ -94,6 +85,24 @@ impl Reader<'_> {
         self.is_of_statement.set(true);
         Ok(Some(answer))
     }
+}
+
+/// What a function without arguments tells of whoever asks; `None`: it is none of these.
+pub fn of_caller(scope: &Scope, name: &str) -> Option<Expr> {
+    let identity = scope.settings.identity();
+    Some(match name {
+        "current_user" | "user" | "current_role" => {
+            syntax::text(&scope.catalog.role_name(identity.current_user()))
+        }
+        "session_user" => syntax::text(&scope.catalog.role_name(identity.session_user)),
+        "current_schema" => {
+            let mut path = scope.search_path.iter();
+            let first = path.find(|schema| scope.catalog.has_schema(&scope.database, schema));
+            first.map_or(Expr::value(Value::Null), |schema| syntax::text(schema))
+        }
+        "pg_backend_pid" => number(scope.session?.to_string()),
+        _ => return None,
+    })
 }
 
 struct Answers<'a, 'b>(&'a Reader<'b>);
