@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use millrace_engine::testing::Testing;
 use millrace_engine::{CutTimes, Runtime};
 use millrace_schedule::group_size::GroupSize;
 use millrace_schedule::id::WorkerId;

@@ -1,5 +1,7 @@
 //! Whose time is whose: two queries at once are charged with what each takes alone (Ousterhout's thesis, section 5.4).
 
+use millrace_engine::testing::Testing;
+
 use super::{Analyzed, Layout, Scale, Workload, analyze};
 use crate::client::Client;
 use crate::error::BenchError;

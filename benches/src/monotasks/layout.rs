@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use millrace_clarity::Scenario;
+use millrace_engine::testing::Testing;
 
 use super::measured::{Change, Measured};
 use super::prediction::report;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use millrace_clarity::{Scenario, Speed};
+use millrace_engine::testing::Testing;
 
 use super::measured::{Case, Change, Measured};
 use super::{Layout, Place, Scale, Workload, by_turns};

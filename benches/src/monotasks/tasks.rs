@@ -1,5 +1,7 @@
 //! How many tasks it takes until disk and cores work at the same time (Ousterhout's thesis, figure 5.7).
 
+use millrace_engine::testing::Testing;
+
 use super::{Layout, Scale, Workload, profiles};
 use crate::error::BenchError;
 use crate::plot::{Chart, Line};

@@ -55,6 +55,7 @@ pub use runtime::durable::replay::Replayed;
 pub use runtime::durable::restore::RestoredView;
 pub use runtime::durable::writer::{CheckpointRecord, CheckpointState, CheckpointTotals};
 pub use runtime::follow::{Between, Changes, Checkpointed, Follower};
+pub use runtime::testing;
 pub use runtime::watching::{EpochWatch, Watched};
 pub use runtime::write::{Note, TableLocks, WriteOptions, WriteToken};
 pub use runtime::{

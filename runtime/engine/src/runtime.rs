@@ -11,6 +11,7 @@ mod memory;
 mod queries;
 mod relations;
 mod seen_through;
+pub mod testing;
 mod transport;
 mod visible;
 pub(crate) mod watching;
@@ -429,18 +430,6 @@ impl Runtime {
     /// The tasks that are paused for more urgent ones, with their workers; the oldest of a worker first.
     pub fn paused_tasks(&self) -> Vec<(u32, TaskStatus)> {
         self.engine.workers.paused_tasks()
-    }
-
-    /// Serves the disks as devices of this rate would be; `None`: as fast as they are.
-    pub fn set_disk_rate(&self, bytes_per_second: Option<u64>) {
-        for disk in self.engine.machine.disks.all() {
-            disk.set_bytes_per_second(bytes_per_second);
-        }
-    }
-
-    /// Has workers' queries be as if each had a link of this rate, for measurements; `None`: they share their memory.
-    pub fn set_network_rate(&self, bytes_per_second: Option<u64>) {
-        self.engine.machine.network.set_bytes_per_second(bytes_per_second);
     }
 
     /// The devices, with a scheduler each.

@@ -22,6 +22,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use millrace_clarity::profile::{Kind, Resource};
+use millrace_engine::testing::Testing;
 use millrace_engine::{QueryOptions, Runtime, RuntimeOptions, SourceKind, SourceSpec};
 use millrace_planner::RelationId;
 use millrace_schedule::cpu::QueryClass;

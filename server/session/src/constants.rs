@@ -131,7 +131,8 @@ impl Replacer<'_> {
         let session = self.session;
         let called = name.clone();
         Ok(Some(match name.as_str() {
-            "current_user" | "user" | "current_role" | "session_user" | "current_schema" | "pg_backend_pid" => {
+            "current_user" | "user" | "current_role" | "session_user" | "current_schema"
+            | "pg_backend_pid" => {
                 return Ok(of_caller(&session.scope(), &name));
             }
             "current_database" | "current_catalog" => syntax::text(&session.info().database),

@@ -181,36 +181,6 @@ impl Runtime {
     }
 }
 
-impl Runtime {
-    /// Cuts a worker off from all others, from the driver and from the sources, as a broken network would: for tests. It
-    /// goes on with what it has, until it is held to be lost.
-    ///
-    /// # Errors
-    /// There is no such worker.
-    pub fn cut_off_worker(&self, worker: u32) -> Result<()> {
-        match self.engine.workers.get(WorkerId(worker)) {
-            Some(worker) => worker.cut_off(),
-            None => return Err(RuntimeError::UnknownWorker(worker)),
-        }
-        Ok(())
-    }
-}
-
-impl Runtime {
-    /// Has the maps of a worker wait from now on, as on a machine that has come to a standstill, or (`false`) go on: for
-    /// tests. What has state there goes on, and so do messages.
-    ///
-    /// # Errors
-    /// There is no such worker.
-    pub fn stall_worker(&self, worker: u32, is_stalled: bool) -> Result<()> {
-        match self.engine.workers.get(WorkerId(worker)) {
-            Some(worker) => worker.stall(is_stalled),
-            None => return Err(RuntimeError::UnknownWorker(worker)),
-        }
-        Ok(())
-    }
-}
-
 impl Engine {
     /// The heartbeats of all workers here, and the driver's watch over them: one timer, while the runtime lives.
     pub(super) fn start_heartbeats(self: &Arc<Self>) {

@@ -13,6 +13,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use millrace_engine::testing::Testing;
 use millrace_engine::{
     FeedLimits, FeedStatus, Lack, Runtime, RuntimeError, RuntimeOptions, SourceKind, SourceSpec, ViewSpec,
     WriteOptions, WriteToken,

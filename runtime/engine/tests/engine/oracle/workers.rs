@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millrace_engine::testing::Testing;
 use millrace_resource::spill::state::SpillOptions;
 use millrace_schedule::driver::{CheckpointPolicy, Spread};
 use millrace_schedule::group_size::GroupSize;
