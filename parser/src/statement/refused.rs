@@ -45,7 +45,7 @@ const STATEMENTS: [&[&str]; 33] = [
 ];
 
 /// Statements of RisingWave and Materialize, and what is done here in their place.
-const OF_OTHERS: [(&[&str], &str); 28] = [
+const OF_OTHERS: [(&[&str], &str); 30] = [
     (&["CREATE", "CLUSTER"], RESOURCES),
     (&["ALTER", "CLUSTER"], RESOURCES),
     (&["DROP", "CLUSTER"], RESOURCES),
@@ -91,6 +91,14 @@ const OF_OTHERS: [(&[&str], &str); 28] = [
         &["CREATE", "DEFAULT", "INDEX"],
         "CREATE INDEX names the columns that are looked up.",
     ),
+    (
+        &["SHOW", "INTERNAL", "TABLES"],
+        "mr_catalog.stages has the state of each view.",
+    ),
+    (
+        &["RECOVER"],
+        "Recovery is automatic: mr_catalog.recovery tells of the last one.",
+    ),
     (&["SHOW", "REDACTED"], "SHOW CREATE shows no secrets."),
 ];
 const RESOURCES: &str =
@@ -99,7 +107,7 @@ const CONNECTIONS: &str = "What a connector needs stands in the WITH of CREATE S
 const PLANS: &str = "EXPLAIN and EXPLAIN ANALYZE show the plan that runs, of queries and of views.";
 
 /// Clauses: how their statements begin, and the words of the clause.
-const CLAUSES: [(&[&str], &[&str]); 39] = [
+const CLAUSES: [(&[&str], &[&str]); 44] = [
     (&["CREATE", "TABLE"], &["PARTITION", "OF"]),
     (&["CREATE", "TEMP", "TABLE"], &["PARTITION", "OF"]),
     (&["CREATE", "TABLE"], &["EXCLUDE", "USING"]),
@@ -118,6 +126,11 @@ const CLAUSES: [(&[&str], &[&str]); 39] = [
     (&["CREATE", "SOURCE"], &["LOAD", "GENERATOR"]),
     (&["CREATE", "SOURCE"], &["IN", "CLUSTER"]),
     (&["CREATE", "SINK"], &["IN", "CLUSTER"]),
+    (&["CREATE", "SINK"], &["INTO"]),
+    (&["CREATE", "VIEW"], &["AS", "CHANGELOG"]),
+    (&["CREATE", "MATERIALIZED", "VIEW"], &["AS", "CHANGELOG"]),
+    (&["CREATE", "SINK"], &["AS", "CHANGELOG"]),
+    (&["WITH"], &["AS", "CHANGELOG"]),
     (&["CREATE", "INDEX"], &["IN", "CLUSTER"]),
     (&["CREATE", "MATERIALIZED", "VIEW"], &["IN", "CLUSTER"]),
     (&["CREATE", "TYPE"], &["AS", "LIST"]),

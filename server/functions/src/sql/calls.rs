@@ -217,6 +217,37 @@ fn special_call(function: &Function) -> Option<Expr> {
             "generate_series",
             vec![number("1".to_owned()), number("0".to_owned())],
         ),
+        // The functions of operators.
+        (
+            "jsonb_object_field"
+            | "json_object_field"
+            | "jsonb_array_element"
+            | "json_array_element"
+            | "jsonb_object_field_text"
+            | "json_object_field_text"
+            | "jsonb_array_element_text"
+            | "json_array_element_text",
+            2,
+        ) => {
+            let [mut left, right] = <[Expr; 2]>::try_from(arguments).ok()?;
+            if literals::quoted(&left) {
+                left = call(cast::NAME, vec![left, text("jsonb")]);
+            }
+            let op = match folded.ends_with("_text") {
+                true => BinaryOperator::LongArrow,
+                false => BinaryOperator::Arrow,
+            };
+            Some(Expr::Nested(Box::new(Expr::BinaryOp {
+                left: Box::new(Expr::Nested(Box::new(left))),
+                op,
+                right: Box::new(Expr::Nested(Box::new(right))),
+            })))
+        }
+        ("approx_percentile", 1) => {
+            let mut called = function.clone();
+            called.name = ObjectName::from(vec![Ident::new("approx_percentile_cont")]);
+            Some(Expr::Function(called))
+        }
         ("string_to_table", 2 | 3) => rows_of("string_to_array", arguments),
         ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
         ("jsonb_path_query" | "jsonb_path_query_tz", 2..=4) => {
