@@ -106,3 +106,4 @@ UPDATE sub SET j['2'] = '1' WHERE id = 2;
 SELECT * FROM sub ORDER BY id;
 -- The functions of operators.
 SELECT jsonb_object_field('{"a": {"b": 1}}', 'a'), jsonb_object_field_text('{"a": "x"}', 'a'), jsonb_array_element('[1, [2]]', 1), jsonb_array_element_text('["x"]', 0), jsonb_array_element('[1, 2]', -1), jsonb_object_field('{"a": 1}', 'z');
+SELECT pg_typeof(json_object_field('{"a": 1}', 'a')), pg_typeof(jsonb_object_field('{"a": 1}', 'a'));

@@ -120,10 +120,9 @@ impl Offsets<'_> {
                 }
             },
             (true, _) => {
-                let message = format!(
-                    "RANGE with offset PRECEDING/FOLLOWING is not supported for offset type {data_type}"
-                );
-                return refused(Fault::DatatypeMismatch, message);
+                let message =
+                    "RANGE with offset PRECEDING/FOLLOWING is not supported for this type of offset";
+                return refused(Fault::DatatypeMismatch, message.to_owned());
             }
             (false, _) => {
                 return refused(

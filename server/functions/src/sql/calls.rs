@@ -231,7 +231,12 @@ fn special_call(function: &Function) -> Option<Expr> {
         ) => {
             let [mut left, right] = <[Expr; 2]>::try_from(arguments).ok()?;
             if literals::quoted(&left) {
-                left = call(cast::NAME, vec![left, text("jsonb")]);
+                let of = if folded.starts_with("jsonb") {
+                    "jsonb"
+                } else {
+                    "json"
+                };
+                left = call(cast::NAME, vec![left, text(of)]);
             }
             let op = match folded.ends_with("_text") {
                 true => BinaryOperator::LongArrow,
