@@ -448,6 +448,7 @@ impl Worker {
             more,
             is_checkpoint,
             waited_ns,
+            in_flight_max,
         } = match self.transport.cut(request) {
             CutAnswer::Taken(cut) => cut,
             CutAnswer::New => {
@@ -482,6 +483,7 @@ impl Worker {
                 more,
                 is_checkpoint,
                 waited_ns,
+                in_flight_max,
             },
         });
     }

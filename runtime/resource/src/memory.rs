@@ -51,6 +51,7 @@ const LEAVING_PART: usize = 256;
 /// The rows of an epoch take such a share of the limit.
 const CUT_PART: usize = 64;
 /// They do when views have more of their state on disk than the limit: an epoch then has most parts come and go, whatever its rows.
+/// Fewer epochs are under way at once then, see [`Memory::is_mostly_on_disk`].
 const CUT_PART_ON_DISK: usize = 16;
 /// So many of those who hold most are named in an error.
 const NAMED_MAX: usize = 4;
@@ -119,6 +120,8 @@ pub struct Memory {
     /// `usize::MAX`: none.
     limit: AtomicUsize,
     charged: AtomicUsize,
+    /// Of the state of all views, those that are on disk because memory is short.
+    on_disk_bytes: AtomicUsize,
     unseen: AtomicUsize,
     resident_bytes: AtomicUsize,
     resident: Resident,
@@ -146,6 +149,7 @@ impl Memory {
         Arc::new(Memory {
             limit: AtomicUsize::new(limit.unwrap_or(usize::MAX)),
             charged: AtomicUsize::new(0),
+            on_disk_bytes: AtomicUsize::new(0),
             unseen: AtomicUsize::new(0),
             resident_bytes: AtomicUsize::new(0),
             resident,
@@ -189,11 +193,16 @@ impl Memory {
 
     /// Bytes after which the rows of an epoch are enough: its rows are there several times while it runs, and several epochs are under way.
     pub fn cut_bytes_max(&self) -> usize {
-        let limit = self.limit();
-        match self.on_disk().into_values().sum::<usize>() > limit {
-            true => limit / CUT_PART_ON_DISK,
-            false => limit / CUT_PART,
-        }
+        let part = match self.is_mostly_on_disk() {
+            true => CUT_PART_ON_DISK,
+            false => CUT_PART,
+        };
+        self.limit() / part
+    }
+
+    /// Whether views have more of their state on disk than the limit.
+    pub fn is_mostly_on_disk(&self) -> bool {
+        self.on_disk_bytes.load(Ordering::Relaxed) > self.limit()
     }
 
     /// State of views is to leave.

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use millrace_planner::RelationId;
 use millrace_schedule::driver::Event;
 use millrace_schedule::id::{Part, PipelineId, TaskId, WorkerId};
-use millrace_schedule::local::Timer;
+use millrace_schedule::local::{EPOCHS_IN_FLIGHT_MAX, Timer};
 use millrace_schedule::message::{ToDriver, ToPeer};
 use millrace_storage::ChangeBatch;
 
@@ -21,6 +21,10 @@ use crate::feed::{CutAnswer, CutRequest};
 use crate::worker::flow::{Batch, BatchId, FlowId};
 use crate::worker::shuffle::Block;
 use crate::worker::{ActivityCounts, EpochCut, Image, Transport, ViewInstance, Worker};
+
+/// Epochs of a pipeline that may be under way at once while views have more of their state on disk than the memory limit: an epoch's
+/// rows are there several times, as written, after the map stage and while state applies them, and must not fill the memory.
+const EPOCHS_ON_DISK_MAX: usize = 2;
 
 /// See the module: what worker `from` uses. Weak: the runtime owns the workers.
 pub(super) struct InProcess {
@@ -148,6 +152,10 @@ impl Transport for InProcess {
             more: taken.more,
             is_checkpoint: taken.is_checkpoint,
             waited_ns: (taken.oldest_at).map_or(0, |at| engine.workers.now().saturating_sub(at)),
+            in_flight_max: match engine.machine.memory.is_mostly_on_disk() {
+                true => EPOCHS_ON_DISK_MAX,
+                false => EPOCHS_IN_FLIGHT_MAX,
+            },
         })
     }
 

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::feed::{Cut, CutAnswer, CutRequest};
 
 /// What an epoch takes from its surroundings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EpochCut {
     pub changes: HashMap<RelationId, Cut>,
     pub time: EpochTime,
@@ -27,6 +27,8 @@ pub struct EpochCut {
     pub is_checkpoint: bool,
     /// For how long the oldest of its rows has been durable, in nanoseconds.
     pub waited_ns: u64,
+    /// Epochs that may be under way at once from here on.
+    pub in_flight_max: usize,
 }
 
 /// How a worker reaches the rest of the system.

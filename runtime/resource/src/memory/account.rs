@@ -242,8 +242,10 @@ impl OnDisk {
 
     /// From now on it is so many bytes.
     pub fn set(&mut self, bytes: usize) {
-        self.account.on_disk.fetch_add(bytes, Ordering::Relaxed);
-        self.account.on_disk.fetch_sub(self.bytes, Ordering::Relaxed);
+        for total in [&self.account.on_disk, &self.account.memory.on_disk_bytes] {
+            total.fetch_add(bytes, Ordering::Relaxed);
+            total.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
         self.bytes = bytes;
     }
 

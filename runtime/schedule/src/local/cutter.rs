@@ -18,6 +18,8 @@ pub(super) struct Cutter {
     is_cutting: bool,
     started: u64,
     pub in_flight: BTreeMap<u64, BTreeSet<WorkerId>>,
+    /// As the last cut said.
+    in_flight_max: usize,
     is_closed: bool,
     /// It is to be closed after a checkpoint.
     is_closing: bool,
@@ -56,6 +58,7 @@ impl Cutter {
             is_cutting: false,
             started: after,
             in_flight: BTreeMap::new(),
+            in_flight_max: EPOCHS_IN_FLIGHT_MAX,
             is_closed: false,
             is_closing: false,
             checkpointed: None,
@@ -181,7 +184,7 @@ impl Pipeline {
         }
         let is_forced = cutter.is_checkpoint_due || cutter.forced == Some(cutter.started + 1);
         let has_input = cutter.has_input || is_forced;
-        if !has_input || cutter.is_closed || cutter.in_flight.len() >= EPOCHS_IN_FLIGHT_MAX {
+        if !has_input || cutter.is_closed || cutter.in_flight.len() >= cutter.in_flight_max {
             return;
         }
         // A checkpoint does not wait for company either.
@@ -282,10 +285,12 @@ impl Pipeline {
             more,
             is_checkpoint,
             waited_ns: input_waited_ns,
+            in_flight_max,
         } = cut;
         let (id, version, me) = (self.id(), self.version, self.plan.me);
         let Some(cutter) = &mut self.cutter else { return };
         cutter.is_cutting = false;
+        cutter.in_flight_max = in_flight_max;
         if is_checkpoint {
             cutter.checkpointed = Some(epoch);
         }
@@ -384,6 +389,7 @@ mod tests {
             more,
             is_checkpoint: false,
             waited_ns: 0,
+            in_flight_max: EPOCHS_IN_FLIGHT_MAX,
         }
     }
 

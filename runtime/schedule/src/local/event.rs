@@ -194,4 +194,6 @@ pub struct TakenCut {
     pub is_checkpoint: bool,
     /// For how long the oldest of its input has waited for it, in nanoseconds.
     pub waited_ns: u64,
+    /// Epochs that may be under way at once from here on.
+    pub in_flight_max: usize,
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::tasks::Busy;
 use super::{Delivery, Simulation, checks};
 use crate::id::{PipelineId, TaskId, WorkerId};
-use crate::local::{LocalAction, LocalEvent, ReadyTask, TakenCut};
+use crate::local::{EPOCHS_IN_FLIGHT_MAX, LocalAction, LocalEvent, ReadyTask, TakenCut};
 use crate::message::{EpochTime, ToDriver, ToPeer, ToWorker, decode, encode};
 use crate::task::Ended;
 
@@ -54,6 +54,7 @@ impl Simulation {
                 more,
                 is_checkpoint,
                 waited_ns: 0,
+                in_flight_max: EPOCHS_IN_FLIGHT_MAX,
             },
         }
     }
