@@ -84,6 +84,8 @@ pub const ROWS_FROM: &str = "rows from";
 pub const SEARCH_OF_WITH: &str = "SEARCH of WITH";
 /// The same of CYCLE.
 pub const CYCLE_OF_WITH: &str = "CYCLE of WITH";
+/// The function that is the first key of GROUP BY DISTINCT.
+pub const GROUP_DISTINCT: &str = "group by distinct";
 /// What qualifies `system` or `user` among the columns of an INSERT with OVERRIDING.
 pub const OVERRIDING: &str = "overriding";
 /// The type that `STRUCT<a INT, b TEXT>` is read as, whose words are the names and types of its attributes by turns.

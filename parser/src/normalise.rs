@@ -3,6 +3,7 @@
 //! The table in [`crate::ast`] says what becomes what; [`spellings`] has PostgreSQL's own. Spans stay those of the source, so that errors still point at
 //! what the user wrote; inserted tokens have the span of their neighbour.
 
+mod grouping;
 mod operands;
 mod search;
 mod spellings;
@@ -23,6 +24,9 @@ const WINDOW_FUNCTIONS: [&str; 4] = ["TUMBLE", "HOP", "SESSION", "CUMULATE"];
 /// Rewrites all of them.
 pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Failure> {
     refuse_trailing_junk(&tokens)?;
+    if tokens.iter().any(|token| token.token == Token::Ampersand) {
+        operands::unicode_names(&mut tokens)?;
+    }
     disarm_version_words(&mut tokens);
     spellings::join_literals(&mut tokens)?;
     escape_literals(&mut tokens)?;
@@ -38,6 +42,9 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
     }
     spellings::respell(&mut tokens)?;
     operands::respell(&mut tokens)?;
+    if tokens.iter().any(|token| is_word(Some(token), "GROUP")) {
+        grouping::respell(&mut tokens);
+    }
     if tokens.iter().any(|token| is_word(Some(token), "ASOF")) {
         tokens = asof_joins(tokens)?;
     }

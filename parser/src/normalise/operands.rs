@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mood 'happy'` | `'happy'::mood`, for types that have no keyword |
 //! | `U&'d!0061t' UESCAPE '!'` | the text that it stands for |
+//! | `U&"d\0061t"` | the name that it stands for |
 //! | `int ARRAY`, `int ARRAY[4]` | `int[]` |
 //! | `t.* IS NULL`, `t.*::text`, `t.* = u.*` | `t IS NULL`, `t::text`, `t = u`: the row of `t` |
 //! | `f(a := 1)` | `f(a => 1)` |
@@ -11,6 +12,7 @@
 //! | `ORDER BY x USING >` | `ORDER BY x DESC` |
 //! | `((SELECT 1) UNION SELECT 2)` | `(SELECT * FROM (SELECT 1) AS "operand" UNION SELECT 2)` |
 //! | `RANGE '1 day'::interval PRECEDING` | `RANGE INTERVAL '1 day' PRECEDING` |
+//! | `RANGE '1'::int PRECEDING` | `RANGE ('1'::int) PRECEDING` |
 //! | `BEGIN DEFERRABLE` | `BEGIN`: only serializable transactions, which there are none of, can be deferred |
 //! | `CREATE RECURSIVE VIEW v (n) AS q` | `CREATE VIEW v (n) AS WITH RECURSIVE v (n) AS (q) SELECT * FROM v` |
 
@@ -245,16 +247,7 @@ fn escaped_by(tokens: &mut Tokens) -> Result<(), Failure> {
             && let Token::UnicodeStringLiteral(text) = &tokens[i - 1].token
             && let Token::SingleQuotedString(escape) = &tokens[i + 1].token
         {
-            let mut characters = escape.chars();
-            let escape = match (characters.next(), characters.next()) {
-                (Some(escape), None) if !(escape.is_ascii_hexdigit() || "+'\" \t\n".contains(escape)) => {
-                    escape
-                }
-                _ => {
-                    let at = tokens[i + 1].span.start;
-                    return Err(Failure::invalid("invalid Unicode escape character", at));
-                }
-            };
+            let escape = escape_character(escape, &tokens[i + 1])?;
             let Some(read) = unescaped(text, escape) else {
                 let at = tokens[i - 1].span.start;
                 return Err(Failure::invalid("invalid Unicode escape", at));
@@ -262,6 +255,55 @@ fn escaped_by(tokens: &mut Tokens) -> Result<(), Failure> {
             let text = like(Token::SingleQuotedString(read), &tokens[i - 1]);
             edits.replace(i - 1, 3, vec![text]);
         }
+    }
+    edits.apply(tokens);
+    Ok(())
+}
+
+fn escape_character(text: &str, token: &TokenWithSpan) -> Result<char, Failure> {
+    let mut characters = text.chars();
+    match (characters.next(), characters.next()) {
+        (Some(escape), None) if !(escape.is_ascii_hexdigit() || "+'\" \t\n".contains(escape)) => Ok(escape),
+        _ => Err(Failure::invalid(
+            "invalid Unicode escape character",
+            token.span.start,
+        )),
+    }
+}
+
+/// `U&"d\0061t"`, and with UESCAPE: one name, which the tokenizer takes for three tokens.
+pub(super) fn unicode_names(tokens: &mut Tokens) -> Result<(), Failure> {
+    let mut edits = Edits::default();
+    for i in 2..tokens.len() {
+        let Token::Word(name) = &tokens[i].token else {
+            continue;
+        };
+        let is_one = name.quote_style == Some('"')
+            && tokens[i - 1].token == Token::Ampersand
+            && is_word(tokens.get(i - 2), "U")
+            && tokens[i - 2].span.end == tokens[i - 1].span.start
+            && tokens[i - 1].span.end == tokens[i].span.start;
+        if !is_one {
+            continue;
+        }
+        let escape = match tokens.get(i + 2).map(|token| &token.token) {
+            Some(Token::SingleQuotedString(escape)) if is_word(tokens.get(i + 1), "UESCAPE") => {
+                Some(escape_character(escape, &tokens[i + 2])?)
+            }
+            _ => None,
+        };
+        let Some(read) = unescaped(&name.value, escape.unwrap_or('\\')) else {
+            return Err(Failure::invalid(
+                "invalid Unicode escape",
+                tokens[i - 2].span.start,
+            ));
+        };
+        let length = if escape.is_some() { 5 } else { 3 };
+        edits.replace(
+            i - 2,
+            length,
+            vec![like(Token::make_word(&read, Some('"')), &tokens[i - 2])],
+        );
     }
     edits.apply(tokens);
     Ok(())
@@ -461,7 +503,7 @@ fn begins_query(tokens: &[TokenWithSpan]) -> bool {
         .any(|word| is_word(first, word))
 }
 
-/// `'1 day'::interval PRECEDING`: sqlparser reads no cast there.
+/// `'1 day'::interval PRECEDING`, `'1'::int PRECEDING`: sqlparser reads no cast there, but one in parentheses.
 fn interval_bounds(tokens: &mut Tokens) {
     let mut edits = Edits::default();
     for i in 0..tokens.len().saturating_sub(3) {
@@ -471,9 +513,34 @@ fn interval_bounds(tokens: &mut Tokens) {
             && (is_word(tokens.get(i + 3), "PRECEDING") || is_word(tokens.get(i + 3), "FOLLOWING"));
         if is_bound {
             edits.replace(i, 3, vec![tokens[i + 2].clone(), tokens[i].clone()]);
+            continue;
+        }
+        let begins = ["BETWEEN", "AND", "RANGE", "ROWS", "GROUPS"];
+        let is_cast = i > 0
+            && matches!(tokens[i].token, Token::SingleQuotedString(_))
+            && tokens[i + 1].token == Token::DoubleColon
+            && begins.iter().any(|word| is_word(tokens.get(i - 1), word));
+        let ends_type = |at: &usize| {
+            let token = &tokens[*at].token;
+            let is_type = matches!(
+                token,
+                Token::Word(_) | Token::Number(..) | Token::LParen | Token::RParen
+            );
+            !is_type || ends_bound(tokens.get(*at))
+        };
+        if is_cast
+            && let Some(end) = (i + 2..tokens.len()).find(ends_type)
+            && ends_bound(tokens.get(end))
+        {
+            edits.replace(i, 1, vec![like(Token::LParen, &tokens[i]), tokens[i].clone()]);
+            edits.replace(end, 0, vec![like(Token::RParen, &tokens[end])]);
         }
     }
     edits.apply(tokens);
+}
+
+fn ends_bound(token: Option<&TokenWithSpan>) -> bool {
+    is_word(token, "PRECEDING") || is_word(token, "FOLLOWING")
 }
 
 /// `[NOT] DEFERRABLE` of a transaction.

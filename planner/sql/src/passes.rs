@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::binding::Binding;
 use crate::postgres::{
-    frame_offsets, names, outer_aggregate, read_once, records, set_returning, subquery_order,
+    frame_offsets, grouping, names, outer_aggregate, read_once, records, set_returning, subquery_order,
 };
 use crate::streaming::{may_fail, time_join, windows};
 use crate::workarounds::{
@@ -83,6 +83,12 @@ pub const PASSES: &[Pass] = &[
         step: Step::Text(|statement, _| named_windows::resolve(statement)),
     },
     Pass {
+        name: "grouping sets",
+        what: "makes sets of ROLLUP and CUBE within GROUPING SETS, and one group of HAVING without GROUP BY",
+        why_here: "behind functions of SQL, which may be in them; before names, which know columns in sets and not in calls",
+        step: Step::Text(|statement, _| grouping::spell_out(statement)),
+    },
+    Pass {
         name: "offsets of frames",
         what: "makes literals of the offsets of windows' frames that are expressions",
         why_here: "behind functions of SQL, which may be in them; DataFusion takes literals only",
@@ -129,6 +135,12 @@ pub const PASSES: &[Pass] = &[
         what: "says of every name which column it means, as PostgreSQL does",
         why_here: "every FROM has its last form: a relation that is put in later would be looked over",
         step: Step::Text(names::resolve),
+    },
+    Pass {
+        name: "grouping sets, each once",
+        what: "leaves the sets of GROUP BY DISTINCT out that are there already",
+        why_here: "behind names: two sets are the same if their columns are",
+        step: Step::Text(|statement, _| grouping::each_once(statement)),
     },
     Pass {
         name: "rows",

@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     ObjectNamePart, Value,
 };
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_sql::postgres::records::NAMED_ROW;
 
 use crate::ordered_set::EACH_PERCENTILE_CONT;
 use crate::sql::named_arguments::{interval_of_parts, path_of_names};
@@ -254,6 +255,27 @@ fn special_call(function: &Function) -> Option<Expr> {
             Some(Expr::Function(called))
         }
         ("string_to_table", 2 | 3) => rows_of("string_to_array", arguments),
+        // A row of each member; in FROM it is two columns.
+        ("jsonb_each" | "json_each" | "jsonb_each_text" | "json_each_text", 1) => {
+            let [object] = <[Expr; 1]>::try_from(arguments).ok()?;
+            let object = match (literals::quoted(&object), folded.starts_with("jsonb")) {
+                (true, true) => call(cast::NAME, vec![object, text("jsonb")]),
+                (true, false) => call(cast::NAME, vec![object, text("json")]),
+                (false, _) => object,
+            };
+            let op = match folded.ends_with("_text") {
+                true => BinaryOperator::LongArrow,
+                false => BinaryOperator::Arrow,
+            };
+            let key = rows_of("jsonb_keys", vec![object.clone()])?;
+            let value = Expr::BinaryOp {
+                left: Box::new(Expr::Nested(Box::new(object))),
+                op,
+                right: Box::new(Expr::Nested(Box::new(key.clone()))),
+            };
+            let value = Expr::Nested(Box::new(value));
+            Some(call(NAMED_ROW, vec![text("key"), key, text("value"), value]))
+        }
         ("jsonb_object_keys" | "json_object_keys", 1) => rows_of("jsonb_keys", arguments),
         ("jsonb_path_query" | "jsonb_path_query_tz", 2..=4) => {
             rows_of(jsonb::PATH_ITEMS, arguments).map(|rows| call(cast::NAME, vec![rows, text("jsonb")]))
