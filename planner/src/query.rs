@@ -20,6 +20,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use millrace_sql::complexity::check_plan;
 use millrace_sql::workarounds::nested_cast::CastsAsCalls;
+use millrace_sql::workarounds::time_shift::TimesAsCalls;
 
 use barrier::PutBarriers;
 use computed_keys::ComputedKeys;
@@ -84,9 +85,10 @@ pub fn logical_optimizer_rules(wanted: Wanted) -> Vec<Arc<dyn OptimizerRule + Se
         .collect()
 }
 
-/// Those of a plan that runs once: `ComputedKeys` behind the others.
+/// Those of a plan that runs once: [`TimesAsCalls`] and `ComputedKeys` behind the others.
 pub fn optimizer_rules_of_select(wanted: Wanted) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = logical_optimizer_rules(wanted);
+    rules.push(Arc::new(TimesAsCalls::default()));
     rules.push(Arc::new(ComputedKeys));
     rules
 }

@@ -259,7 +259,7 @@ pub fn growing(expression: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<usi
         ("date_trunc", [unit, time]) if literal(unit).is_some() => time,
         ("date_bin", [step, time]) if literal(step).is_some() => time,
         ("date_bin", [step, time, origin]) if literal(step).is_some() && literal(origin).is_some() => time,
-        ("pg_cast", [time, _]) => {
+        ("pg_cast" | "held_cast", [time, _]) => {
             let from = time.data_type(input).ok()?;
             if !is_time(&from) || !is_time(call.return_type()) {
                 return None;

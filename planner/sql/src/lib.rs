@@ -35,6 +35,7 @@ pub mod relations;
 pub mod sql_function;
 pub mod streaming;
 pub mod template;
+pub mod times;
 pub mod workarounds;
 
 pub use binding::Binding;

@@ -10,6 +10,7 @@ pub(crate) mod named_windows;
 pub mod nested_cast;
 pub(crate) mod recursive_numbers;
 pub mod subquery;
+pub mod time_shift;
 pub(crate) mod unread_clauses;
 pub(crate) mod values_subquery;
 pub(crate) mod with_recursive;

@@ -1,4 +1,5 @@
-//! `coalesce`, `nullif`, `greatest` and `least` of uuid, json, jsonb and enums: what they give is of that type too.
+//! `coalesce`, `nullif`, `greatest` and `least` of uuid, json, jsonb and enums: what they give is of that type too. And `ARRAY[..]`, in which
+//! quoted literals may stand as in these.
 //!
 //! DataFusion's know these types as the texts that hold them. Everything else is as there, under the same names, but for
 //! `coalesce`: DataFusion writes it as a CASE that has each argument twice. Where that would be a wrong answer (a volatile argument
@@ -12,6 +13,7 @@ use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::functions_nested::make_array::make_array_udf;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
@@ -34,7 +36,7 @@ struct Alike {
 /// The functions.
 pub fn udfs() -> Vec<Arc<ScalarUDF>> {
     use datafusion::functions::core::{coalesce, greatest, least, nullif, nvl};
-    [coalesce(), nvl(), nullif(), greatest(), least()]
+    [coalesce(), nvl(), nullif(), greatest(), least(), make_array_udf()]
         .into_iter()
         .map(|inner| {
             let signature = Signature::user_defined(inner.signature().volatility);
@@ -63,11 +65,24 @@ fn is_list(data_type: &DataType) -> bool {
     matches!(data_type, DataType::List(_))
 }
 
-/// The type of an array, where a text is among the others: a quoted literal, which is read as one before anything is cast (see
-/// [`crate::sql::comparisons`]); other texts are refused.
-fn list_beside_texts(types: &[DataType]) -> Option<&DataType> {
-    let list = types.iter().find(|data_type| is_list(data_type))?;
-    types.iter().any(is_text).then_some(list)
+/// The type of the values, where a text is among them: a quoted literal, which is read as such a value before anything is cast (see
+/// [`crate::sql::alike_literals`]); other texts are refused. `None`: DataFusion casts the texts.
+fn beside_texts(types: &[DataType]) -> Option<&DataType> {
+    let has_input = |data_type: &DataType| {
+        is_list(data_type)
+            || matches!(
+                data_type,
+                DataType::Binary
+                    | DataType::Boolean
+                    | DataType::Decimal128(..)
+                    | DataType::Date32
+                    | DataType::Time64(_)
+                    | DataType::Timestamp(..)
+                    | DataType::Interval(_)
+            )
+    };
+    let of_values = types.iter().find(|data_type| has_input(data_type))?;
+    types.iter().any(is_text).then_some(of_values)
 }
 
 fn is_typed(value: Option<&ScalarValue>, field: &Field) -> bool {
@@ -138,8 +153,12 @@ impl ScalarUDFImpl for Alike {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        match list_beside_texts(arg_types) {
-            Some(list) => Ok(list.clone()),
+        match beside_texts(arg_types) {
+            Some(of_values) if self.is_array() => Ok(DataType::List(Arc::new(Field::new_list_field(
+                of_values.clone(),
+                true,
+            )))),
+            Some(of_values) => Ok(of_values.clone()),
             None => self.inner.return_type(arg_types),
         }
     }
@@ -148,12 +167,24 @@ impl ScalarUDFImpl for Alike {
         let typed = args.arg_fields.iter().zip(args.scalar_arguments);
         let typed = typed.filter(|(field, value)| is_typed(**value, field));
         let common = common(typed.map(|(field, _)| field.as_ref()));
-        let mut lists = args.arg_fields.iter().filter(|field| is_list(field.data_type()));
-        if let Some(list) = lists.next()
-            && args.arg_fields.iter().any(|field| is_text(field.data_type()))
-        {
-            let field = list.as_ref().clone().with_nullable(true);
-            return Ok(Arc::new(field.with_name(self.name())));
+        let types = args.arg_fields.iter().map(|field| field.data_type().clone());
+        if let Some(of_values) = beside_texts(&types.collect::<Vec<_>>()) {
+            let mut fields = args.arg_fields.iter();
+            let field = fields.find(|field| field.data_type() == of_values);
+            let field = field.map_or_else(
+                || Field::new(self.name(), of_values.clone(), true),
+                |field| field.as_ref().clone().with_nullable(true).with_name(self.name()),
+            );
+            return Ok(Arc::new(match self.is_array() {
+                true => {
+                    let item = Arc::new(field.with_name(Field::LIST_FIELD_DEFAULT_NAME));
+                    Field::new(self.name(), DataType::List(item), false)
+                }
+                false => field,
+            }));
+        }
+        if self.is_array() {
+            return self.inner.return_field_from_args(args);
         }
         let field = self.inner.return_field_from_args(args)?;
         Ok(match common {
@@ -171,7 +202,7 @@ impl ScalarUDFImpl for Alike {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        match list_beside_texts(arg_types) {
+        match beside_texts(arg_types) {
             Some(_) => Ok(arg_types.to_vec()),
             None => {
                 let fields = arg_types.iter();
@@ -191,6 +222,9 @@ impl ScalarUDFImpl for Alike {
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        if self.is_array() {
+            return self.inner.simplify(args, info);
+        }
         let args = match self.is_coalesce() {
             true => flattened(args),
             false => args,
@@ -233,6 +267,11 @@ impl ScalarUDFImpl for Alike {
 }
 
 impl Alike {
+    /// Whether it gives all of them.
+    fn is_array(&self) -> bool {
+        self.name() == "make_array"
+    }
+
     /// Whether it is `coalesce`, or what DataFusion calls `nvl` if it has two arguments.
     fn is_coalesce(&self) -> bool {
         matches!(self.name(), "coalesce" | "nvl")

@@ -14,15 +14,17 @@ use datafusion::common::{DFSchema, Result, exec_datafusion_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    lit,
 };
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use millrace_postgres::error::{SqlError, SqlState};
-use millrace_postgres::types::{self, ANNOTATION, is_text};
+use millrace_postgres::types::{self, ANNOTATION, is_text, sql_name};
+use millrace_sql::times;
 use millrace_sql::workarounds::case_type::agreed;
 
 use crate::quoted::{is_number, narrowed, read_beside};
-use crate::{division, names};
+use crate::{cast, division, names};
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -110,6 +112,12 @@ pub fn udfs() -> Vec<Arc<ScalarUDF>> {
         .map(|(operation, numbers)| udf(operation, numbers))
         .chain([division::udf()])
         .collect()
+}
+
+/// The negative of an integer expression, which is out of range for the least there is; DataFusion gives that one back.
+pub(crate) fn negative(value: Expr, of: &DataType) -> Result<Expr> {
+    let zero = Expr::Literal(ScalarValue::new_zero(of)?, None);
+    Ok(udf(Operation::Subtract, Numbers::Integers).call(vec![zero, value]))
 }
 
 fn udf(operation: Operation, numbers: Numbers) -> Arc<ScalarUDF> {
@@ -311,7 +319,9 @@ impl ExprPlanner for CheckedIntegers {
             signed(&mut expr.left, &mut left, schema)?;
             signed(&mut expr.right, &mut right, schema)?;
         }
-        if arithmetic || is_comparison(&expr.op) {
+        let is_bytes = |field: &Field| field.data_type() == &DataType::Binary;
+        let joins_bytes = expr.op == BinaryOperator::StringConcat && (is_bytes(&left) || is_bytes(&right));
+        if arithmetic || is_comparison(&expr.op) || joins_bytes {
             if let Some(literal) = read_beside(&expr.left, &mut expr.right, &mut right)? {
                 (_, left) = literal.to_field(schema)?;
                 expr.left = literal;
@@ -418,9 +428,19 @@ pub(crate) fn comparable(left: Expr, right: Expr, schema: &DFSchema) -> Result<(
     let Some(common) = compared_as(&left_type, &right_type) else {
         return Ok((left, right));
     };
-    let cast = |expr: Expr, own: DataType| match own == common {
-        true => Ok(expr),
-        false => expr.cast_to(&common, schema),
+    let cast = |expr: Expr, own: DataType| {
+        if own == common {
+            Ok(expr)
+        } else if times::converts(&own, &common)
+            && !matches!(expr, Expr::Literal(..))
+            && !cast::reads_clock(&expr)?
+        {
+            // It may be infinite.
+            let target = sql_name(&Field::new("", common.clone(), true));
+            Ok(cast::udf().call(vec![expr, lit(target)]))
+        } else {
+            expr.cast_to(&common, schema)
+        }
     };
     Ok((cast(left, left_type)?, cast(right, right_type)?))
 }
@@ -434,6 +454,8 @@ fn compared_as(left: &DataType, right: &DataType) -> Option<DataType> {
         (Date32, Timestamp(unit, zone)) | (Timestamp(unit, zone), Date32) => {
             Some(Timestamp(*unit, zone.clone()))
         }
+        (Timestamp(unit, zone @ Some(_)), Timestamp(_, None))
+        | (Timestamp(_, None), Timestamp(unit, zone @ Some(_))) => Some(Timestamp(*unit, zone.clone())),
         _ => None,
     }
 }

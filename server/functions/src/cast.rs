@@ -16,6 +16,7 @@ use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{
     DataType, Field, FieldRef, Float64Type, IntervalMonthDayNano, Time64MicrosecondType, TimeUnit,
 };
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Result, exec_datafusion_err, plan_datafusion_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
@@ -32,6 +33,7 @@ use millrace_postgres::types::output::TextColumn;
 use millrace_postgres::types::parse::datetime::MICROS_PER_DAY;
 use millrace_postgres::types::{self, ANNOTATION, SqlType, digits, is_text, length_limit, parse};
 use millrace_sql::numeric::doubles_of;
+use millrace_sql::times;
 
 use crate::arguments::constant;
 use crate::arithmetic::range;
@@ -256,7 +258,8 @@ impl ScalarUDFImpl for PgCast {
             || matches!(
                 (&source, &target.data_type),
                 (DataType::Time64(_), DataType::Interval(_)) | (DataType::Interval(_), DataType::Time64(_))
-            );
+            )
+            || times::converts(&source, &target.data_type) && !reads_clock(value)?;
         if target.annotation.is_none() && !is_text(&source) && !rounds && !to_text && !is_special {
             let plain = value.clone();
             return Ok(ExprSimplifyResult::Simplified(if source == target.data_type {
@@ -417,6 +420,12 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayR
     if target == &DataType::Float64 && matches!(values.data_type(), DataType::Decimal128(..)) {
         return Ok(doubles_of(values)?);
     }
+    if times::converts(values.data_type(), target) {
+        return times::convert(values, target).map_err(|_| {
+            let message = format!("date out of range for {}", types::plain_name(to));
+            SqlError::new(SqlState::DatetimeFieldOverflow, message).into()
+        });
+    }
     let converted = cast_with_options(values, target, &options);
     if converted.is_err() && values.data_type().is_numeric() && target.is_integer() {
         return Err(SqlError::new(
@@ -426,6 +435,11 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayR
         .into());
     }
     Ok(converted?)
+}
+
+/// Whether a value is the clock of a view, by whose casts it is known when rows come and go.
+pub(crate) fn reads_clock(value: &Expr) -> Result<bool> {
+    value.exists(|part| Ok(matches!(part, Expr::Placeholder(_))))
 }
 
 /// Numbers as `real`; what is too large for it, or too near to zero, is out of range.

@@ -79,6 +79,10 @@ impl Unit {
 
     /// The begin of the unit that a time is in, both in microseconds since 1970; `None` if that is no time.
     fn begin(self, time: i64) -> Option<i64> {
+        // Infinity has no units.
+        if matches!(time, i64::MAX | i64::MIN) {
+            return Some(time);
+        }
         if let Unit::Micros(unit) = self {
             return time.checked_sub(time.rem_euclid(unit));
         }

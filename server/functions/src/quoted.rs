@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::Result;
 use datafusion::common::metadata::FieldMetadata;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, lit};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use millrace_postgres::error::{SqlError, SqlState};
@@ -13,7 +13,7 @@ use millrace_postgres::types::enumeration::is_enum;
 use millrace_postgres::types::parse::number::exact_digits;
 use millrace_postgres::types::{self, ANNOTATION, parse};
 
-use crate::arguments;
+use crate::{arguments, cast};
 
 /// An integer literal that fits an `integer`, as one.
 pub(crate) fn narrowed(expr: Expr) -> Expr {
@@ -106,6 +106,15 @@ pub(crate) fn read_as(expr: &Expr, other: &Field) -> Result<Option<Expr>> {
             held,
             Some(FieldMetadata::from(other.metadata())),
         )));
+    }
+    // Arrow reads a time by way of nanoseconds, which end in the year 2262.
+    if matches!(
+        other.data_type(),
+        DataType::Timestamp(TimeUnit::Microsecond, _) | DataType::Interval(_)
+    ) {
+        read(other)?;
+        let target = lit(types::sql_name(other));
+        return Ok(Some(cast::udf().call(vec![expr.clone(), target])));
     }
     if annotation != Some("uuid") && !by_type {
         return Ok(None);

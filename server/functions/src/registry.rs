@@ -58,8 +58,8 @@ pub fn register(registry: &mut dyn FunctionRegistry, budget: &MemoryBudget) -> R
             domain::udf(),
             buckets::udf(),
             trim_array::udf(),
-            clock::udf(),
         ])
+        .chain(clock::udfs())
     {
         registry.register_udf(function)?;
     }

@@ -14,6 +14,7 @@ use millrace_functions::syntax::{self, arguments, literal_text, number};
 use millrace_parser::ast::ColumnDefinition;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_storage::ObjectId;
+use millrace_system::pg_catalog::serial_sequence;
 
 use crate::object_names;
 use crate::session::Session;
@@ -196,7 +197,7 @@ pub(crate) fn call(
         ("setval", [_, value, is_called]) => (SEQUENCE_SET, vec![(*value).clone(), (*is_called).clone()]),
         _ => return Ok(None),
     };
-    let Some(text) = literal_text(arguments[0]) else {
+    let Some(text) = name_text(session, arguments[0])? else {
         // A parameter that has no value yet.
         let null = Expr::value(Value::Null);
         return match acts {
@@ -218,6 +219,48 @@ pub(crate) fn call(
     )?;
     let sequence = number(object.id.0.to_string());
     Ok(Some(own::call(called, [vec![caller, sequence], more].concat())))
+}
+
+/// The name that an argument is: quoted, or that of the sequence of a column by `pg_get_serial_sequence('t', 'c')`; `None`: it is not known.
+///
+/// # Errors
+/// There is no such table, or the column has no sequence.
+fn name_text(session: &Session, argument: &Expr) -> SqlResult<Option<String>> {
+    let called = match argument {
+        Expr::Function(function) => function,
+        Expr::Cast { expr, .. } => return name_text(session, expr),
+        Expr::Nested(inner) => return name_text(session, inner),
+        other => return Ok(literal_text(other)),
+    };
+    let given = arguments(called);
+    // A cast that was rewritten.
+    if let (Some(cast::NAME), [value, ..]) = (syntax::name_of(called).as_deref(), given.as_slice()) {
+        return match literal_text(argument) {
+            Some(text) => Ok(Some(text)),
+            None => name_text(session, value),
+        };
+    }
+    let name = called.name.to_string().to_lowercase();
+    let (true, [table, column]) = (
+        name.trim_start_matches("pg_catalog.") == "pg_get_serial_sequence",
+        given.as_slice(),
+    ) else {
+        return Ok(literal_text(argument));
+    };
+    let (Some(table), Some(column)) = (literal_text(table), literal_text(column)) else {
+        return Ok(None);
+    };
+    let table = object_names::object(session, &table)?;
+    let sequence = serial_sequence(&session.scope().catalog, &table, &column);
+    sequence.map(Some).ok_or_else(|| {
+        SqlError::new(
+            SqlState::UndefinedObject,
+            format!(
+                "column \"{column}\" of relation \"{}\" has no sequence",
+                table.name
+            ),
+        )
+    })
 }
 
 fn not_constant(name: &str) -> SqlError {

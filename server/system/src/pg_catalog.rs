@@ -23,6 +23,8 @@ pub mod statements;
 pub(crate) mod table;
 pub(crate) mod types;
 
+pub use sequences::of_column as serial_sequence;
+
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;

@@ -1,8 +1,11 @@
 //! GROUP BY and HAVING as PostgreSQL reads them: ROLLUP and CUBE within GROUPING SETS, GROUP BY DISTINCT, HAVING without GROUP BY.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use datafusion::error::{DataFusionError, Result};
+use datafusion::functions_aggregate::all_default_aggregate_functions;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Select, SelectItem,
     Statement, VisitorMut,
@@ -113,14 +116,16 @@ fn walk(statement: &mut Statement, rewrite: fn(&mut Select) -> Result<()>) -> Re
     }
 }
 
-/// Whether HAVING stands without GROUP BY, and no call may be one of an aggregate, by which it is one group anyway.
+/// Whether HAVING stands without GROUP BY, and there is no aggregate, by which it is one group anyway.
 fn is_one_group(select: &Select) -> bool {
     let (GroupByExpr::Expressions(keys, _), Some(having)) = (&select.group_by, &select.having) else {
         return false;
     };
     let calls = |expr: &Expr| {
         let found = walk_expressions(expr, |part| match part {
-            Expr::Function(_) => ControlFlow::Break(()),
+            Expr::Function(_) if called(part).is_none_or(|(name, _)| is_aggregate(name)) => {
+                ControlFlow::Break(())
+            }
             _ => ControlFlow::Continue(()),
         });
         found.is_break()
@@ -130,6 +135,20 @@ fn is_one_group(select: &Select) -> bool {
         _ => false,
     };
     keys.is_empty() && !calls(having) && !select.projection.iter().any(calls_in)
+}
+
+/// Whether a function may be an aggregate.
+fn is_aggregate(name: &str) -> bool {
+    static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let all = all_default_aggregate_functions().into_iter();
+        all.flat_map(|function| {
+            let aliases = function.aliases().iter().cloned();
+            aliases.chain([function.name().to_owned()]).collect::<Vec<_>>()
+        })
+        .collect()
+    });
+    let name = name.to_lowercase();
+    NAMES.contains(&name) || name.ends_with("_agg")
 }
 
 fn is_distinct(key: &Expr) -> bool {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::{NamePreserver, coerce_plan_expr_for_schema};
@@ -27,7 +27,7 @@ pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
                 let mut changed = typed_by_others(&mut call.args.iter_mut().collect::<Vec<_>>(), schema)?;
                 let types = call.args.iter().map(|argument| argument.get_type(schema));
                 let types = types.collect::<Result<Vec<_>>>().unwrap_or_default();
-                if let Some(common) = common_float(&types) {
+                if let Some(common) = common_float(&types).or_else(|| common_time(&types)) {
                     for argument in &mut call.args {
                         *argument = argument.clone().cast_to(&common, schema)?;
                     }
@@ -65,7 +65,7 @@ pub fn agreed(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             return Ok(unchanged(case));
         };
         let all: Vec<DataType> = types.iter().chain(&otherwise).cloned().collect();
-        let common = common_float(&all);
+        let common = common_float(&all).or_else(|| common_time(&all));
         let common = common.or_else(|| get_coerce_type_for_case_expression(&types, otherwise.as_ref()));
         let Some(common) = common else {
             return Ok(unchanged(case));
@@ -96,8 +96,27 @@ fn common_float(types: &[DataType]) -> Option<DataType> {
     floats.into_iter().find(|float| types.contains(float))
 }
 
-/// Functions that give one of their arguments.
-const ALIKE: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];
+/// The type of dates beside timestamps; DataFusion has one of nanoseconds, which no time behind the year 2262 has. `None`: they are others.
+fn common_time(types: &[DataType]) -> Option<DataType> {
+    let mut common = None;
+    let mut has_date = false;
+    for data_type in types {
+        match data_type {
+            DataType::Null => {}
+            DataType::Date32 => has_date = true,
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+                if zone.is_some() || common.is_none() {
+                    common = Some(data_type.clone());
+                }
+            }
+            _ => return None,
+        }
+    }
+    common.filter(|_| has_date)
+}
+
+/// Functions that give one of their arguments, or all of them in an array.
+const ALIKE: [&str; 5] = ["coalesce", "greatest", "least", "nullif", "make_array"];
 
 /// Gives quoted literals among expressions of which one is the value the type of the others. Whether there are such.
 fn typed_by_others(all: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
@@ -171,7 +190,9 @@ fn typed_branches(mut union: Union) -> Result<Transformed<LogicalPlan>> {
         }
     }
     // Types that have nothing in common are refused elsewhere.
-    if let Ok(common) = coerce_union_schema(&union.inputs) {
+    if let Ok(common) =
+        coerce_union_schema(&union.inputs).and_then(|common| with_common_times(common, &union))
+    {
         let has_other_type = |branch: &Arc<LogicalPlan>| {
             let mut pairs = branch.schema().fields().iter().zip(common.fields());
             pairs.any(|(own, common)| own.data_type() != common.data_type())
@@ -189,6 +210,23 @@ fn typed_branches(mut union: Union) -> Result<Transformed<LogicalPlan>> {
         true => Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?)),
         false => Transformed::no(LogicalPlan::Union(union)),
     })
+}
+
+/// The columns of a UNION, of which those of dates and timestamps have the type of [`common_time`].
+fn with_common_times(schema: DFSchema, union: &Union) -> Result<DFSchema> {
+    let mut fields = vec![];
+    for (index, (qualifier, field)) in schema.iter().enumerate() {
+        let types = union
+            .inputs
+            .iter()
+            .map(|input| input.schema().field(index).data_type().clone());
+        let field = match common_time(&types.collect::<Vec<_>>()) {
+            Some(common) => Arc::new(field.as_ref().clone().with_data_type(common)),
+            None => Arc::clone(field),
+        };
+        fields.push((qualifier.cloned(), field));
+    }
+    DFSchema::new_with_metadata(fields, schema.metadata().clone())
 }
 
 /// A plan whose CASEs have branches of one type.

@@ -2,7 +2,8 @@
 //!
 //! A physical cast asks what it casts twice whether it may be NULL: itself, and for its field. An operator asks its sides, so where
 //! casts and operators take turns, in an expression or in projections that become one, the questions double with each turn: a chain
-//! of thirty views that compare and cast did not end. A function says once and for all what it gives. (No issue was found.)
+//! of thirty views that compare and cast did not end. A function says once and for all what it gives. (No issue was found.) A cast of a
+//! column that a projection below computes is such a cast as soon as DataFusion makes one of the two projections, after this rule.
 //!
 //! Casts of numerics to double precision are among them as well: Arrow's gives a neighbour of the nearest for every tenth quotient.
 
@@ -10,8 +11,8 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result, ScalarValue, exec_datafusion_err};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, exec_datafusion_err};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -22,6 +23,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::numeric::doubles;
+use crate::times;
 
 /// The rule that puts the function there.
 #[derive(Debug)]
@@ -31,11 +33,20 @@ pub struct CastsAsCalls {
 
 impl Default for CastsAsCalls {
     fn default() -> Self {
-        let signature = Signature::any(2, Volatility::Immutable);
-        CastsAsCalls {
-            function: Arc::new(ScalarUDF::from(Held { signature })),
-        }
+        CastsAsCalls { function: function() }
     }
+}
+
+/// The function.
+pub(super) fn function() -> Arc<ScalarUDF> {
+    let signature = Signature::any(2, Volatility::Immutable);
+    Arc::new(ScalarUDF::from(Held { signature }))
+}
+
+/// Its call with a value and a type.
+pub(super) fn held(function: &ScalarUDF, value: Expr, target: &DataType) -> Result<Expr> {
+    let target = Expr::Literal(ScalarValue::try_from(target)?, None);
+    Ok(function.call(vec![value, target]))
 }
 
 impl OptimizerRule for CastsAsCalls {
@@ -54,16 +65,21 @@ impl OptimizerRule for CastsAsCalls {
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let names = NamePreserver::new(&plan);
         let schema = merge_schema(&plan.inputs());
+        let inputs: Vec<LogicalPlan> = match casts_columns(&plan)? {
+            true => plan.inputs().into_iter().cloned().collect(),
+            false => vec![],
+        };
         plan.map_expressions(|expression| {
             let name = names.save(&expression);
             let changed = expression.transform_up(|node| match node {
                 Expr::Cast(Cast { expr, field })
-                    if (is_operation(&expr) || is_numeric_to_double(&expr, &field, &schema))
+                    if (is_operation(&expr)
+                        || is_computed(&expr, &inputs)
+                        || is_numeric_to_double(&expr, &field, &schema))
                         && is_plain(&field)
                         && !reads_clock(&expr) =>
                 {
-                    let target = Expr::Literal(ScalarValue::try_from(field.data_type())?, None);
-                    Ok(Transformed::yes(self.function.call(vec![*expr, target])))
+                    Ok(Transformed::yes(held(&self.function, *expr, field.data_type())?))
                 }
                 other => Ok(Transformed::no(other)),
             })?;
@@ -101,8 +117,58 @@ fn is_operation(expression: &Expr) -> bool {
     )
 }
 
+/// Whether a node casts a column as it is.
+fn casts_columns(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_expressions(|expression| {
+        let is_cast =
+            |part: &Expr| matches!(part, Expr::Cast(Cast { expr, .. }) if matches!(&**expr, Expr::Column(_)));
+        found |= expression.exists(|part| Ok(is_cast(part)))?;
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
+}
+
+/// Nodes below a cast that are looked at for where its column comes from.
+const NODES_MAX: usize = 64;
+
+/// Whether an expression is a column that a projection below computes.
+fn is_computed(expression: &Expr, inputs: &[LogicalPlan]) -> bool {
+    let Expr::Column(column) = expression else {
+        return false;
+    };
+    let mut column = column.clone();
+    let mut inputs: Vec<&LogicalPlan> = inputs.iter().collect();
+    for _ in 0..NODES_MAX {
+        let Some((input, at)) = inputs
+            .iter()
+            .find_map(|input| Some((*input, input.schema().maybe_index_of_column(&column)?)))
+        else {
+            return false;
+        };
+        match input {
+            LogicalPlan::Projection(projection) => match projection.expr[at].clone().unalias() {
+                Expr::Column(below) => column = below,
+                Expr::Literal(..) => return false,
+                _ => return true,
+            },
+            LogicalPlan::SubqueryAlias(alias) => {
+                column = Column::from(alias.input.schema().qualified_field(at))
+            }
+            // Those that a projection is pushed through.
+            LogicalPlan::Filter(_) | LogicalPlan::Sort(_) | LogicalPlan::Limit(_) | LogicalPlan::Join(_) => {}
+            _ => return false,
+        }
+        inputs = input.inputs();
+    }
+    true
+}
+
 /// Whether an expression depends on more than its columns. How a view follows the clock is read from operators and casts.
-fn reads_clock(expression: &Expr) -> bool {
+pub(super) fn reads_clock(expression: &Expr) -> bool {
     let found = expression.exists(|part| {
         Ok(match part {
             Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
@@ -115,7 +181,7 @@ fn reads_clock(expression: &Expr) -> bool {
 }
 
 /// Whether a cast is to a type alone, and not to a field that says more.
-fn is_plain(field: &Field) -> bool {
+pub(super) fn is_plain(field: &Field) -> bool {
     field.name().is_empty() && field.metadata().is_empty()
 }
 
@@ -161,6 +227,15 @@ impl ScalarUDFImpl for Held {
                 ColumnarValue::Scalar(value) => {
                     let doubles = doubles(value.to_array()?.as_primitive::<Decimal128Type>());
                     ColumnarValue::Scalar(ScalarValue::try_from_array(&doubles, 0)?)
+                }
+            });
+        }
+        if times::converts(&value.data_type(), target) {
+            return Ok(match value {
+                ColumnarValue::Array(values) => ColumnarValue::Array(times::convert(values, target)?),
+                ColumnarValue::Scalar(value) => {
+                    let one = times::convert(&value.to_array()?, target)?;
+                    ColumnarValue::Scalar(ScalarValue::try_from_array(&one, 0)?)
                 }
             });
         }

@@ -6,6 +6,7 @@
 //! | enums as arguments of functions | `enum_arguments` |
 //! | char(n) in comparisons, LIKE and functions that see its padding | [`crate::padded`] |
 //! | values of other types in `text || value` | their text |
+//! | `-value` of integers | a difference that is checked |
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -15,6 +16,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 
 use millrace_postgres::error::{SqlError, SqlState};
 
+use crate::arithmetic::negative;
 use crate::in_plans::in_expressions;
 use crate::sql::enum_arguments;
 use crate::{arrays, cast as pg_cast, padded};
@@ -41,7 +43,8 @@ pub fn as_postgresql(plan: LogicalPlan) -> Result<LogicalPlan> {
             enum_arguments::replaced(expr, schema)?
                 .transform_data(|expr| Ok(arrays::replaced(expr, schema)))?
                 .transform_data(|expr| Ok(padded::replaced(expr, schema)))?
-                .transform_data(|expr| Ok(concatenated(expr, schema)))
+                .transform_data(|expr| Ok(concatenated(expr, schema)))?
+                .transform_data(|expr| negated(expr, schema))
         })
     })
     .map(|transformed| transformed.data)
@@ -92,6 +95,17 @@ fn check_aggregate(expr: &Expr, schema: &DFSchema) -> Result<()> {
         return Err(SqlError::unsupported("string_agg of bytea is not supported").into());
     }
     Ok(())
+}
+
+/// `-value` of an integer that is no literal.
+fn negated(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::Negative(value) if !matches!(*value, Expr::Literal(..)) => match value.get_type(schema) {
+            Ok(of) if of.is_signed_integer() => Ok(Transformed::yes(negative(*value, &of)?)),
+            _ => Ok(Transformed::no(Expr::Negative(value))),
+        },
+        other => Ok(Transformed::no(other)),
+    }
 }
 
 /// `text || value`, the value as its text.

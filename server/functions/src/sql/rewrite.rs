@@ -228,6 +228,13 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
             Some(call("overlay", all.collect()))
         }
         Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: inner,
+        } if literals::quoted(inner) => Some(Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: Box::new(boolean(inner)),
+        }),
+        Expr::UnaryOp {
             op: UnaryOperator::BitwiseNot,
             expr: inner,
         } => Some(call("bit_not", vec![integer(inner)])),
@@ -294,6 +301,14 @@ fn double(operand: &Expr) -> Expr {
     call(cast::NAME, vec![operand.clone(), text("double precision")])
 }
 
+/// An operand that is to be a boolean: quoted ones are read as such.
+fn boolean(operand: &Expr) -> Expr {
+    match literals::quoted(operand) {
+        true => call(cast::NAME, vec![operand.clone(), text("boolean")]),
+        false => operand.clone(),
+    }
+}
+
 /// An operand; an integer literal is told its type.
 fn integer(operand: &Expr) -> Expr {
     match literals::number_text(operand) {
@@ -336,6 +351,15 @@ fn plain_cast(inner: Expr, data_type: DataType) -> Expr {
 /// `(a, b) OVERLAPS (c, d)` and `a ^@ b`; the other operators are chosen by the types of their sides, see [`crate::operators`].
 fn binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     match (op, left, right) {
+        (BinaryOperator::And | BinaryOperator::Or, ..)
+            if literals::quoted(left) || literals::quoted(right) =>
+        {
+            Some(Expr::BinaryOp {
+                left: Box::new(boolean(left)),
+                op: op.clone(),
+                right: Box::new(boolean(right)),
+            })
+        }
         (BinaryOperator::PGStartsWith, ..) => Some(call("starts_with", vec![left.clone(), right.clone()])),
         (BinaryOperator::Overlaps, Expr::Tuple(left), Expr::Tuple(right))
             if left.len() == 2 && right.len() == 2 =>

@@ -21,11 +21,12 @@ use datafusion::scalar::ScalarValue;
 use millrace_postgres::types::parse::datetime::timestamptz_in;
 use millrace_postgres::types::zone::Zone;
 use millrace_postgres::types::{digits, parse, timestamptz};
+use millrace_sql::times;
 
 use crate::datetime::{self, Function};
 use crate::in_plans::in_expressions;
 use crate::sql::comparisons::is_comparison;
-use crate::{by_pattern, cast as pg_cast, date_part, zoned_shift};
+use crate::{by_pattern, cast as pg_cast, clock, date_part, zoned_shift};
 
 const NAME: &str = "pg_cast_in_zone";
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -95,6 +96,14 @@ fn replaced(expr: Expr, schema: &DFSchema, zone: Zone) -> Transformed<Expr> {
         }
         ("age", [to, from]) if is_instant(to) && is_instant(from) => {
             Transformed::yes(func.call(vec![to_or_from_local(to), to_or_from_local(from)]))
+        }
+        ("current_date", []) => {
+            let now = clock::now().call(vec![]);
+            Transformed::yes(udf().call(vec![now, lit("date"), lit(zone.sql_name())]))
+        }
+        ("make_timestamptz", [_, _, _, _, _, _]) => {
+            let arguments = args.iter().cloned().chain([lit(zone.sql_name())]);
+            Transformed::yes(func.call(arguments.collect()))
         }
         (by_pattern::TO_TIMESTAMP, [text, pattern]) => {
             Transformed::yes(func.call(vec![text.clone(), pattern.clone(), lit(zone.sql_name())]))
@@ -184,8 +193,21 @@ fn shifted(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema, zone: Zon
     Some(zoned_shift::udf(op == Operator::Minus).call(arguments))
 }
 
+/// Whether values of a type are instants, or have some in them.
+fn has_instants(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Timestamp(_, zone) => zone.is_some(),
+        DataType::List(item) => has_instants(item.data_type()),
+        DataType::Struct(members) => members.iter().any(|member| has_instants(member.data_type())),
+        _ => false,
+    }
+}
+
 /// Whether a cast depends on the zone.
 fn depends(source: &DataType, target: &DataType) -> bool {
+    if source.is_nested() {
+        return target.is_string() && has_instants(source);
+    }
     let has_zone = |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, Some(_)));
     match (has_zone(source), has_zone(target)) {
         (false, true) => source.is_string() || matches!(source, DataType::Timestamp(..) | DataType::Date32),
@@ -268,6 +290,11 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef, zone: Zone) -> R
             .collect::<Result<TimestampMicrosecondArray, _>>()?;
         return Ok(Arc::new(instants.with_timezone("UTC")));
     }
+    if values.data_type().is_nested() {
+        let field = shown_field(&Arc::new(from.clone()), zone);
+        let texts = pg_cast::to_text(&field, &shown(values, zone))?;
+        return Ok(parse::column(to, &texts).map_err(|cell| *cell.error)?);
+    }
     if let DataType::Timestamp(_, Some(_)) = values.data_type() {
         let instants = cast(values, &timestamptz())?;
         let instants = instants.as_primitive::<TimestampMicrosecondType>();
@@ -279,9 +306,15 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef, zone: Zone) -> R
         let local: TimestampMicrosecondArray =
             instants.unary::<_, TimestampMicrosecondType>(|micros| zone.to_local(micros));
         let local: ArrayRef = Arc::new(local.with_timezone_opt::<Arc<str>>(None));
-        return Ok(cast(&local, to.data_type())?);
+        return match times::converts(local.data_type(), to.data_type()) {
+            true => Ok(times::convert(&local, to.data_type())?),
+            false => Ok(cast(&local, to.data_type())?),
+        };
     }
-    let local = cast(values, &TIMESTAMP)?;
+    let local = match times::converts(values.data_type(), &TIMESTAMP) {
+        true => times::convert(values, &TIMESTAMP)?,
+        false => cast(values, &TIMESTAMP)?,
+    };
     let local = local.as_primitive::<TimestampMicrosecondType>();
     let instants: TimestampMicrosecondArray =
         local.unary::<_, TimestampMicrosecondType>(|micros| zone.to_utc(micros));
@@ -311,6 +344,10 @@ fn shown_type(data_type: &DataType, zone: Zone) -> Option<DataType> {
             Some(DataType::List(Arc::new(
                 item.as_ref().clone().with_data_type(shown),
             )))
+        }
+        DataType::Struct(members) if has_instants(data_type) => {
+            let members = members.iter().map(|member| shown_field(member, zone));
+            Some(DataType::Struct(members.collect()))
         }
         _ => None,
     }

@@ -217,6 +217,11 @@ pub(super) fn plan(
     let planned = database.plan_materialized(&scope.catalog, &scope.database, query)?;
     let fields = planned.graph.schema.fields();
     check_columns(fields.iter().map(|field| copies::original(field.name())))?;
+    if fields.is_empty() {
+        return Err(SqlError::unsupported(
+            "a materialized view without columns is not supported",
+        ));
+    }
     let depends = planned.query.depends();
     refuse_temporary(scope, &depends)?;
     check_reads(scope, &depends)?;

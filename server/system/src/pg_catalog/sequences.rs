@@ -100,7 +100,7 @@ pub fn with_values(
 }
 
 /// The sequence that was made for a column, as `pg_get_serial_sequence` names it.
-pub(super) fn of_column(catalog: &CatalogSnapshot, table: &Object, column: &str) -> Option<String> {
+pub fn of_column(catalog: &CatalogSnapshot, table: &Object, column: &str) -> Option<String> {
     let relation = table.relation()?;
     let column = (relation.columns.iter()).find(|known| known.field.name() == column)?;
     let sequence = catalog.object(column.sequence?.id)?;
