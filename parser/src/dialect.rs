@@ -103,8 +103,10 @@ impl Dialect for MillraceDialect {
             )
     }
 
+    /// No sign and no beginning of a comment: `a>-1` has two operators, and `a>/* .. */1` one. Signs that belong to an operator are
+    /// put behind it afterwards (see [`crate::tokens`]).
     fn is_custom_operator_part(&self, ch: char) -> bool {
-        POSTGRES.is_custom_operator_part(ch)
+        POSTGRES.is_custom_operator_part(ch) && !matches!(ch, '+' | '-' | '*' | '/')
     }
 
     /// Operators without a level of their own bind as tightly as `||` does: sqlparser has those that match patterns beside `=`.
