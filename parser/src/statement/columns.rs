@@ -139,11 +139,16 @@ fn like(reader: &mut Reader<'_>, at: usize) -> Parse<TableLike> {
     })
 }
 
-/// Whether a constraint of the table is next, and not a column that is called `key` or `index`.
+/// Whether a constraint of the table is next, and not a column that is called `key`, `index` or `exclude`.
 pub(super) fn starts_constraint(reader: &Reader<'_>) -> bool {
-    ["CONSTRAINT", "CHECK", "UNIQUE", "EXCLUDE"]
+    let excludes = || {
+        let is_list = reader.peek_nth_token_ref(1).token == Token::LParen;
+        reader.at(&["EXCLUDE", "USING"]) || reader.at(&["EXCLUDE"]) && is_list
+    };
+    ["CONSTRAINT", "CHECK", "UNIQUE"]
         .iter()
         .any(|word| reader.at(&[word]))
+        || excludes()
         || reader.at(&["PRIMARY", "KEY"])
         || reader.at(&["FOREIGN", "KEY"])
 }
