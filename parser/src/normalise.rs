@@ -91,12 +91,16 @@ fn refuse_trailing_junk(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
 }
 
 /// Literals that sqlparser would not write as they are become ones with escapes (see [`crate::string_value`]). Names have no such form, and
-/// are refused.
+/// are refused; so are names of no characters.
 fn escape_literals(tokens: &mut [TokenWithSpan]) -> Result<(), Failure> {
     for token in tokens {
         match &mut token.token {
             Token::SingleQuotedString(text) if needs_escapes(text, '\'') => {
                 token.token = Token::EscapedStringLiteral(std::mem::take(text));
+            }
+            Token::Word(word) if word.quote_style == Some('"') && word.value.is_empty() => {
+                let message = "zero-length delimited identifier at or near \"\"\"\"";
+                return Err(Failure::invalid(message, token.span.start));
             }
             Token::Word(word) if word.quote_style == Some('"') && needs_escapes(&word.value, '"') => {
                 let message = "names with two quotation marks behind each other, or one behind a backslash, are not supported";
