@@ -10,6 +10,8 @@
 //! `IS DISTINCT FROM` binds as tightly as PostgreSQL has it: sqlparser takes all that follows, `AND` included, for its
 //! right side.
 
+mod aliases;
+
 use std::any::TypeId;
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -18,7 +20,7 @@ use sqlparser::ast::{BinaryOperator, CastKind, Expr, UnaryOperator};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use crate::walk::walk_expressions;
 
@@ -103,13 +105,24 @@ impl Dialect for MillraceDialect {
             )
     }
 
+    fn is_select_item_alias(&self, explicit: bool, keyword: &Keyword, _parser: &mut Parser) -> bool {
+        explicit || aliases::of_expression(*keyword)
+    }
+
+    fn is_table_factor_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser) -> bool {
+        explicit || aliases::of_relation(*keyword, parser)
+    }
+
+    /// No sign and no beginning of a comment: `a>-1` has two operators, and `a>/* .. */1` one. Signs that belong to an operator are
+    /// put behind it afterwards (see [`crate::tokens`]).
     fn is_custom_operator_part(&self, ch: char) -> bool {
-        POSTGRES.is_custom_operator_part(ch)
+        POSTGRES.is_custom_operator_part(ch) && !matches!(ch, '+' | '-' | '*' | '/')
     }
 
     /// Operators without a level of their own bind as tightly as `||` does: sqlparser has those that match patterns beside `=`.
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
         match &parser.peek_token_ref().token {
+            Token::Word(_) if aliases::is_no_operator(parser) => Some(Ok(self.prec_unknown())),
             Token::Tilde
             | Token::TildeAsterisk
             | Token::ExclamationMarkTilde
@@ -121,6 +134,7 @@ impl Dialect for MillraceDialect {
             Token::Word(word) if word.keyword == Keyword::OPERATOR => {
                 Some(Ok(POSTGRES.prec_value(Precedence::PgOther)))
             }
+            Token::Word(word) if is_null_test(word) => Some(Ok(POSTGRES.prec_value(Precedence::Is))),
             _ => POSTGRES.get_next_precedence(parser),
         }
     }
@@ -129,7 +143,7 @@ impl Dialect for MillraceDialect {
         if !STEPS.with(Steps::take) {
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
-        if let Some(interval) = interval_with_digits(parser) {
+        if let Some(interval) = interval_with_digits(parser).or_else(|| keyword_as_name(parser)) {
             return Some(interval);
         }
         if let Some(subquery) = values_as_subquery(parser) {
@@ -156,6 +170,10 @@ impl Dialect for MillraceDialect {
                 expr: Box::new(expr.clone()),
                 collation,
             }));
+        }
+        if matches!(&parser.peek_token_ref().token, Token::Word(word) if is_null_test(word)) {
+            parser.advance_token();
+            return Some(Ok(Expr::IsNull(Box::new(expr.clone()))));
         }
         let make = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
             Expr::IsDistinctFrom
@@ -184,6 +202,11 @@ impl Dialect for MillraceDialect {
         supports_interval_options, supports_insert_table_alias, supports_create_table_like_parenthesized,
         supports_select_wildcard_with_alias, supports_comma_separated_trim, supports_xml_expressions,
     }
+}
+
+/// Whether a word is `ISNULL`, which sqlparser does not know as it does NOTNULL.
+fn is_null_test(word: &Word) -> bool {
+    word.quote_style.is_none() && word.value.eq_ignore_ascii_case("isnull")
 }
 
 /// How many BETWEEN SYMMETRIC may be within the operands of another one: each is written twice.
@@ -295,6 +318,34 @@ fn interval_with_digits(parser: &mut Parser) -> Option<Result<Expr, ParserError>
     }))
 }
 
+/// `interval + 1`, `trim`, `exists`: where nothing follows that the keyword stands for, it is the name of a column. sqlparser takes the
+/// next operand for the literal of an interval, and never takes the others for names.
+fn keyword_as_name(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    let [name, next]: [&TokenWithSpan; 2] = parser.peek_tokens_ref();
+    let Token::Word(word) = &name.token else {
+        return None;
+    };
+    let is_literal = matches!(
+        next.token,
+        Token::SingleQuotedString(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::UnicodeStringLiteral(_)
+            | Token::DollarQuotedString(_)
+            | Token::Placeholder(_)
+    );
+    let is_keyword = match word.keyword {
+        Keyword::INTERVAL => is_literal,
+        Keyword::TRIM | Keyword::EXISTS => false,
+        _ => return None,
+    };
+    if is_keyword || next.token == Token::LParen {
+        return None;
+    }
+    let name = word.to_ident(name.span);
+    parser.advance_token();
+    Some(Ok(Expr::Identifier(name)))
+}
+
 /// How tightly a sign binds: more than COLLATE and less than a subscript.
 const SIGN: u8 = 125;
 
@@ -371,6 +422,11 @@ mod tests {
         for sql in [
             "SELECT interval, position, extract, ceil FROM t",
             "SELECT max(interval) FROM t",
+            "SELECT interval + 1, interval - interval '1 s', id, interval FROM t GROUP BY interval ORDER BY interval",
+            "UPDATE t SET interval = interval + 1 WHERE interval = 1",
+            "SELECT CASE WHEN interval = 1 THEN interval END, interval::int, t.interval FROM t",
+            "SELECT trim, trim + 1, exists, top, top + 1, sum(trim) FROM t GROUP BY cube, rollup ORDER BY exists",
+            "SELECT DISTINCT top FROM unnest, unnest(a) WHERE unnest.b = 1",
         ] {
             assert!(parse(sql).is_ok(), "{sql}");
         }

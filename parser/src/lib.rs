@@ -18,6 +18,7 @@ mod identifier;
 mod limits;
 mod normalise;
 mod reader;
+mod rules;
 mod source;
 mod statement;
 mod text;

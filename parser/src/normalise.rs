@@ -5,8 +5,10 @@
 
 mod grouping;
 mod operands;
+mod relations;
 mod search;
 mod spellings;
+mod statements;
 mod structs;
 
 use sqlparser::ast::Ident;
@@ -27,12 +29,10 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
     if tokens.iter().any(|token| token.token == Token::Ampersand) {
         operands::unicode_names(&mut tokens)?;
     }
-    disarm_version_words(&mut tokens);
+    disarm_words_of_others(&mut tokens);
     spellings::join_literals(&mut tokens)?;
     escape_literals(&mut tokens)?;
-    if tokens.iter().any(|token| is_word(Some(token), "TABLE")) {
-        tokens = spellings::whole_tables(tokens);
-    }
+    relations::respell(&mut tokens);
     tokens = spellings::rows_without_columns(tokens);
     if tokens.iter().any(|token| is_window_function(Some(token))) {
         tokens = windows(tokens)?;
@@ -42,6 +42,7 @@ pub(crate) fn normalise(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithS
     }
     spellings::respell(&mut tokens)?;
     operands::respell(&mut tokens)?;
+    statements::respell(&mut tokens);
     if tokens.iter().any(|token| is_word(Some(token), "GROUP")) {
         grouping::respell(&mut tokens);
     }
@@ -90,12 +91,16 @@ fn refuse_trailing_junk(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
 }
 
 /// Literals that sqlparser would not write as they are become ones with escapes (see [`crate::string_value`]). Names have no such form, and
-/// are refused.
+/// are refused; so are names of no characters.
 fn escape_literals(tokens: &mut [TokenWithSpan]) -> Result<(), Failure> {
     for token in tokens {
         match &mut token.token {
             Token::SingleQuotedString(text) if needs_escapes(text, '\'') => {
                 token.token = Token::EscapedStringLiteral(std::mem::take(text));
+            }
+            Token::Word(word) if word.quote_style == Some('"') && word.value.is_empty() => {
+                let message = "zero-length delimited identifier at or near \"\"\"\"";
+                return Err(Failure::invalid(message, token.span.start));
             }
             Token::Word(word) if word.quote_style == Some('"') && needs_escapes(&word.value, '"') => {
                 let message = "names with two quotation marks behind each other, or one behind a backslash, are not supported";
@@ -107,17 +112,19 @@ fn escape_literals(tokens: &mut [TokenWithSpan]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `AT`, `BEFORE` and `CHANGES` after a table are Snowflake's time travel to sqlparser, and an alias to PostgreSQL; `local` after INTO is
-/// Hive's place of files, and a name.
-fn disarm_version_words(tokens: &mut [TokenWithSpan]) {
+/// Words that are names to PostgreSQL: `AT`, `BEFORE` and `CHANGES` after a table are Snowflake's time travel to sqlparser; `local` after
+/// INTO is Hive's place of files; TOP and QUALIFY are clauses of others, and UNNEST, CUBE and ROLLUP are calls always.
+fn disarm_words_of_others(tokens: &mut [TokenWithSpan]) {
     for i in 0..tokens.len() {
         let time_zone = is_word(tokens.get(i + 1), "TIME") || is_word(tokens.get(i + 1), "LOCAL");
         let into = i > 0 && is_word(tokens.get(i - 1), "INTO");
         let is_directory = is_word(tokens.get(i + 1), "DIRECTORY");
+        let is_call = is(tokens.get(i + 1), &Token::LParen);
         if let Token::Word(word) = &mut tokens[i].token {
             let disarmed = match word.keyword {
                 Keyword::AT => !time_zone,
-                Keyword::BEFORE | Keyword::CHANGES => true,
+                Keyword::BEFORE | Keyword::CHANGES | Keyword::TOP | Keyword::QUALIFY => true,
+                Keyword::UNNEST | Keyword::CUBE | Keyword::ROLLUP => !is_call,
                 Keyword::LOCAL => into && !is_directory,
                 _ => false,
             };

@@ -12,6 +12,7 @@ use crate::ast::OptionEntry;
 use crate::dialect::{self, DIALECT};
 use crate::error::Failure;
 use crate::identifier::is_reserved;
+use crate::rules;
 use crate::source::Source;
 use crate::tokens::is_word;
 
@@ -248,7 +249,9 @@ impl<'a> Reader<'a> {
 
     /// A query.
     pub(crate) fn query(&mut self) -> Parse<Box<Query>> {
-        Ok(self.parser.parse_query()?)
+        let query = self.parser.parse_query()?;
+        rules::check(&query)?;
+        Ok(query)
     }
 
     /// A boolean, which is true if it is left out.

@@ -31,6 +31,7 @@ pub(crate) fn tokenize(source: &Source<'_>) -> Result<Vec<TokenWithSpan>, ParseE
         .tokenize_with_location_into_buf(&mut tokens)
         .map_err(|error| explain_tokenizer_error(source, &error))?;
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+    join_signs(&mut tokens);
     tokens.shrink_to_fit();
     name_all_members(&mut tokens);
     Ok(tokens)
@@ -222,6 +223,28 @@ fn dollar_quoted(text: &str) -> usize {
     body.unwrap_or(1)
 }
 
+/// `|-` is one operator and `>-` are two: PostgreSQL cuts a sign off the end of an operator that has none of the characters which the
+/// operators of the standard do not have.
+fn join_signs(tokens: &mut Vec<TokenWithSpan>) {
+    tokens.dedup_by(|sign, before| {
+        let is_sign = matches!(sign.token, Token::Plus | Token::Minus);
+        if !is_sign || before.span.end != sign.span.start || !keeps_sign(&before.token) {
+            return false;
+        }
+        before.token = Token::CustomBinaryOperator(format!("{}{}", before.token, sign.token));
+        before.span.end = sign.span.end;
+        true
+    });
+}
+
+fn keeps_sign(token: &Token) -> bool {
+    if let Token::Word(_) | Token::Number(..) | Token::SingleQuotedString(_) = token {
+        return false;
+    }
+    let text = token.to_string();
+    text.chars().all(is_operator) && text.contains(['~', '!', '@', '#', '%', '^', '&', '|', '`', '?'])
+}
+
 /// `(value).*`, which sqlparser does not read after what is no name, is the member [`ALL_MEMBERS`] of the value.
 fn name_all_members(tokens: &mut [TokenWithSpan]) {
     for at in 2..tokens.len() {
@@ -327,6 +350,32 @@ mod tests {
         assert_eq!(pieces[0].0.semicolon, Some(18));
         let last = pieces[1].1.last().expect("there are tokens");
         assert_eq!(Source::new(pieces[1].0.text).span(last.span), "E'\\';'");
+    }
+
+    #[test]
+    fn a_sign_ends_an_operator_of_the_standard_and_no_other() {
+        for (sql, expected) in [
+            ("a>-1", "a > - 1"),
+            ("a<>-1", "a <> - 1"),
+            ("a>=+1", "a >= + 1"),
+            ("a<-1", "a < - 1"),
+            ("a*-1", "a * - 1"),
+            ("j->-1", "j -> - 1"),
+            ("j->>-1", "j ->> - 1"),
+            ("a<->1", "a <-> 1"),
+            ("a>--1\n2", "a > 2"),
+            ("a>/* 1 */-2", "a > - 2"),
+            ("a|-1", "a |- 1"),
+            ("a||-1", "a ||- 1"),
+            ("a| -1", "a | - 1"),
+            ("a@>-1", "a @>- 1"),
+            ("a%-1", "a %- 1"),
+            ("j#-p", "j #- p"),
+        ] {
+            let tokens = tokenize(&Source::new(sql)).expect("it is SQL");
+            let written: Vec<String> = tokens.iter().map(|token| token.token.to_string()).collect();
+            assert_eq!(written.join(" "), expected, "{sql}");
+        }
     }
 
     fn made(sql: &str) -> Option<usize> {

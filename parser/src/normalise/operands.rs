@@ -13,13 +13,11 @@
 //! | `((SELECT 1) UNION SELECT 2)` | `(SELECT * FROM (SELECT 1) AS "operand" UNION SELECT 2)` |
 //! | `RANGE '1 day'::interval PRECEDING` | `RANGE INTERVAL '1 day' PRECEDING` |
 //! | `RANGE '1'::int PRECEDING` | `RANGE ('1'::int) PRECEDING` |
-//! | `BEGIN DEFERRABLE` | `BEGIN`: only serializable transactions, which there are none of, can be deferred |
-//! | `CREATE RECURSIVE VIEW v (n) AS q` | `CREATE VIEW v (n) AS WITH RECURSIVE v (n) AS (q) SELECT * FROM v` |
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::{closing, is};
+use super::is;
 use crate::ast::VARIADIC;
 use crate::error::Failure;
 use crate::tokens::{is_word, nesting, starts_with};
@@ -60,20 +58,14 @@ pub(super) fn respell(tokens: &mut Tokens) -> Result<(), Failure> {
     if has(tokens, "PRECEDING") || has(tokens, "FOLLOWING") {
         interval_bounds(tokens);
     }
-    if has(tokens, "DEFERRABLE") {
-        deferrable_transactions(tokens);
-    }
-    if has(tokens, "RECURSIVE") {
-        recursive_views(tokens);
-    }
     Ok(())
 }
 
-fn like(token: Token, model: &TokenWithSpan) -> TokenWithSpan {
+pub(super) fn like(token: Token, model: &TokenWithSpan) -> TokenWithSpan {
     TokenWithSpan::new(token, model.span)
 }
 
-fn word(name: &str, model: &TokenWithSpan) -> TokenWithSpan {
+pub(super) fn word(name: &str, model: &TokenWithSpan) -> TokenWithSpan {
     like(Token::make_word(name, None), model)
 }
 
@@ -459,7 +451,10 @@ fn order_by_operator(tokens: &mut Tokens) {
             Some(_) => false,
         };
         if is_word(tokens.get(i), "USING") && ends {
-            edits.replace(i, 2, vec![word(direction, &tokens[i])]);
+            // The text of a view's query ends where its last token does.
+            let mut direction = word(direction, &tokens[i]);
+            direction.span.end = tokens[i + 1].span.end;
+            edits.replace(i, 2, vec![direction]);
         }
     }
     edits.apply(tokens);
@@ -541,72 +536,4 @@ fn interval_bounds(tokens: &mut Tokens) {
 
 fn ends_bound(token: Option<&TokenWithSpan>) -> bool {
     is_word(token, "PRECEDING") || is_word(token, "FOLLOWING")
-}
-
-/// `[NOT] DEFERRABLE` of a transaction.
-fn deferrable_transactions(tokens: &mut Tokens) {
-    let is_transaction = starts_with(tokens, &["BEGIN"])
-        || starts_with(tokens, &["START", "TRANSACTION"])
-        || starts_with(tokens, &["SET", "TRANSACTION"])
-        || starts_with(tokens, &["SET", "SESSION", "CHARACTERISTICS"]);
-    if !is_transaction {
-        return;
-    }
-    let Some(at) = tokens.iter().position(|token| is_word(Some(token), "DEFERRABLE")) else {
-        return;
-    };
-    let mut from = at - usize::from(is_word(tokens.get(at - 1), "NOT"));
-    from -= usize::from(is(tokens.get(from - 1), &Token::Comma));
-    // SET TRANSACTION needs something to set.
-    let is_alone =
-        from + 1 + usize::from(at > from) >= tokens.len() && is_word(tokens.get(from - 1), "TRANSACTION");
-    match is_alone && is_word(tokens.first(), "SET") {
-        true => {
-            let model = tokens[at].clone();
-            let default = ["ISOLATION", "LEVEL", "READ", "COMMITTED"].map(|name| word(name, &model));
-            tokens.splice(from..=at, default);
-        }
-        false => {
-            tokens.drain(from..=at);
-        }
-    }
-}
-
-/// `CREATE [OR REPLACE] RECURSIVE VIEW v (..) AS q`.
-fn recursive_views(tokens: &mut Tokens) {
-    let at = match starts_with(tokens, &["CREATE", "OR", "REPLACE"]) {
-        true => 3,
-        false => 1,
-    };
-    let at = at + usize::from(is_word(tokens.get(at), "TEMP") || is_word(tokens.get(at), "TEMPORARY"));
-    if !(is_word(tokens.first(), "CREATE")
-        && starts_with(&tokens[at.min(tokens.len())..], &["RECURSIVE", "VIEW"]))
-    {
-        return;
-    }
-    let Some(columns) = tokens.iter().position(|token| token.token == Token::LParen) else {
-        return;
-    };
-    let Some(end) = closing(tokens, columns).filter(|end| is_word(tokens.get(end + 1), "AS")) else {
-        return;
-    };
-    let name = tokens[at + 2..columns].to_vec();
-    let Some(own) = name.last().cloned() else {
-        return;
-    };
-    let list = tokens[columns..=end].to_vec();
-    let model = own.clone();
-    let query = tokens.split_off(end + 2);
-    tokens.extend([word("WITH", &model), word("RECURSIVE", &model), own.clone()]);
-    tokens.extend(list);
-    tokens.extend([word("AS", &model), like(Token::LParen, &model)]);
-    tokens.extend(query);
-    tokens.extend([
-        like(Token::RParen, &model),
-        word("SELECT", &model),
-        like(Token::Mul, &model),
-        word("FROM", &model),
-        own,
-    ]);
-    tokens.remove(at);
 }

@@ -5,7 +5,6 @@
 //! | `JOIN b USING (k) AS u` | `USING (k, "join alias".u)`, see [`JOIN_ALIAS`] |
 //! | `ROWS FROM (f(), g()) AS t` | the table function [`ROWS_FROM`] with `f()` and `g()` as its arguments |
 //! | `INSERT INTO t (a) OVERRIDING SYSTEM VALUE` | a column [`OVERRIDING`]`.system` more |
-//! | `(TABLE t)` | `(SELECT * FROM t)` |
 //! | `x = ANY (VALUES (1), (2))` | `x = ANY (SELECT * FROM (VALUES (1), (2)) AS "values")` |
 //! | `ROWS .. EXCLUDE TIES` | a text among the columns of PARTITION BY, see [`Exclusion`] |
 //! | `SET a[1] = v` | `SET a = "assign element"(v, 1)`, see [`ASSIGN_ELEMENT`] |
@@ -18,7 +17,7 @@ use crate::ast::{ASSIGN_ELEMENT, ASSIGN_SLICE, Exclusion, JOIN_ALIAS, OVERRIDING
 use crate::error::Failure;
 use crate::tokens::{is_word, nesting, starts_with};
 
-/// Rewrites all but `TABLE t`.
+/// Rewrites all of them.
 pub(super) fn respell(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Failure> {
     let has = |tokens: &[TokenWithSpan], word: &str| tokens.iter().any(|token| is_word(Some(token), word));
     if has(tokens, "TRIM") {
@@ -190,24 +189,6 @@ fn similar_substrings(tokens: &mut [TokenWithSpan]) {
     }
 }
 
-/// `TABLE t` where a query stands is `SELECT * FROM t`; sqlparser reads it only when nothing follows.
-pub(super) fn whole_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let mut out = Vec::with_capacity(tokens.len());
-    for i in 0..tokens.len() {
-        let names_table = matches!(tokens.get(i + 1).map(|next| &next.token), Some(Token::Word(_)));
-        if !(is_word(tokens.get(i), "TABLE") && begins_query(&tokens[..i]) && names_table) {
-            out.push(tokens[i].clone());
-            continue;
-        }
-        let span = tokens[i].span;
-        let word = |text: &str| Token::make_word(text, None);
-        for token in [word("SELECT"), Token::Mul, word("FROM")] {
-            out.push(TokenWithSpan { token, span });
-        }
-    }
-    out
-}
-
 /// `SELECT`, `SELECT WHERE p`: a row without columns. sqlparser knows that only with a FROM.
 pub(super) fn rows_without_columns(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     const AFTER: [&str; 4] = ["WHERE", "UNION", "INTERSECT", "EXCEPT"];
@@ -249,7 +230,7 @@ pub(super) fn rows_without_columns(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithS
 }
 
 /// Whether a query may stand behind these tokens.
-fn begins_query(before: &[TokenWithSpan]) -> bool {
+pub(super) fn begins_query(before: &[TokenWithSpan]) -> bool {
     before.is_empty()
         || ["AS", "UNION", "ALL", "EXCEPT", "INTERSECT"]
             .iter()

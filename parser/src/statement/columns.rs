@@ -139,11 +139,16 @@ fn like(reader: &mut Reader<'_>, at: usize) -> Parse<TableLike> {
     })
 }
 
-/// Whether a constraint of the table is next, and not a column that is called `key` or `index`.
+/// Whether a constraint of the table is next, and not a column that is called `key`, `index` or `exclude`.
 pub(super) fn starts_constraint(reader: &Reader<'_>) -> bool {
-    ["CONSTRAINT", "CHECK", "UNIQUE", "EXCLUDE"]
+    let excludes = || {
+        let is_list = reader.peek_nth_token_ref(1).token == Token::LParen;
+        reader.at(&["EXCLUDE", "USING"]) || reader.at(&["EXCLUDE"]) && is_list
+    };
+    ["CONSTRAINT", "CHECK", "UNIQUE"]
         .iter()
         .any(|word| reader.at(&[word]))
+        || excludes()
         || reader.at(&["PRIMARY", "KEY"])
         || reader.at(&["FOREIGN", "KEY"])
 }
@@ -229,6 +234,7 @@ fn column(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<Column
         proctime: false,
         comment: None,
     };
+    let mut may_be_null = None;
     loop {
         let at = reader.here();
         let always = reader.take(&["GENERATED", "ALWAYS", "AS", "IDENTITY"]);
@@ -239,7 +245,11 @@ fn column(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<Column
         }
         if reader.take(&["GENERATED", "ALWAYS", "AS"]) || reader.take(&["AS"]) {
             let expr = unwrapped(reader.expr()?);
-            let _ = reader.take_one_of(&["STORED", "VIRTUAL"]);
+            if reader.at(&["VIRTUAL"]) {
+                let hint = "Generated columns are stored: write STORED.";
+                return Err(reader.unexpected("STORED").with_hint(hint));
+            }
+            let _ = reader.take(&["STORED"]);
             set_generated(&mut column, expr, at)?;
             continue;
         }
@@ -247,7 +257,21 @@ fn column(reader: &mut Reader<'_>, elements: &mut TableElements) -> Parse<Column
             true => Some(reader.ident()?),
             false => None,
         };
-        match reader.parse_optional_column_option()? {
+        let option = reader.parse_optional_column_option()?;
+        let says = match option {
+            Some(ColumnOption::Null) => Some(true),
+            Some(ColumnOption::NotNull) => Some(false),
+            _ => may_be_null,
+        };
+        if may_be_null.is_some() && says != may_be_null {
+            let message = format!(
+                "conflicting NULL/NOT NULL declarations for column \"{}\"",
+                fold(&column.name)
+            );
+            return Err(Failure::invalid(message, at));
+        }
+        may_be_null = says;
+        match option {
             Some(option) => column_option(option, constraint, &mut column, elements, at)?,
             None => return Ok(column),
         }

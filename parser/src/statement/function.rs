@@ -112,6 +112,10 @@ pub(super) fn parse(reader: &mut Reader<'_>, prefix: CreatePrefix, kind: Kind) -
             return Err(reader.unexpected("LANGUAGE SQL, IMMUTABLE, RETURN or AS"));
         }
     }
+    if let (Kind::Function, None, Some((_, at))) = (kind, language, &text) {
+        let failure = Failure::invalid("no language specified", *at);
+        return Err(failure.with_hint("LANGUAGE sql and LANGUAGE javascript are there."));
+    }
     let is_javascript = matches!(language, Some((Language::Javascript, _)));
     if kind == Kind::Reducer && !is_javascript {
         return Err(reader.unexpected("LANGUAGE javascript"));

@@ -20,9 +20,19 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Statement> {
     let source = reader.parse_table_factor()?;
     reader.need(&["ON"])?;
     let on = reader.expr()?;
-    let mut clauses = vec![];
-    while reader.take(&["WHEN"]) {
-        clauses.push(clause(reader)?);
+    let mut clauses: Vec<MergeClause> = vec![];
+    loop {
+        let at = reader.here();
+        if !reader.take(&["WHEN"]) {
+            break;
+        }
+        let clause = clause(reader)?;
+        let is_same = |before: &MergeClause| before.clause_kind == clause.clause_kind;
+        if clauses.iter().any(|before| is_same(before) && before.predicate.is_none()) {
+            let message = "unreachable WHEN clause specified after unconditional WHEN clause";
+            return Err(Failure::invalid(message, at));
+        }
+        clauses.push(clause);
     }
     if clauses.is_empty() {
         return Err(reader.unexpected("WHEN"));

@@ -7,6 +7,7 @@ use super::{emit, vacuum};
 use crate::ast::Statement;
 use crate::error::Failure;
 use crate::reader::{Parse, Reader};
+use crate::rules;
 
 /// Words that begin a statement, for the hint at a misspelt one.
 const STARTS: [&str; 43] = [
@@ -90,7 +91,9 @@ pub(super) fn parse_for_rows(reader: &mut Reader<'_>) -> Parse<SqlStatement> {
     if reader.take(&["VACUUM"]) {
         return vacuum::parse(reader);
     }
-    Ok(reader.parse_statement()?)
+    let statement = reader.parse_statement()?;
+    rules::check(&statement)?;
+    Ok(statement)
 }
 
 fn is_query(first: &TokenWithSpan) -> bool {

@@ -32,4 +32,13 @@ pub trait Binding {
         let schema = table.schema();
         Some(schema.fields().iter().map(|field| field.name().clone()).collect())
     }
+
+    /// Whether two names mean one stored relation.
+    fn is_same(&self, one: &ObjectName, other: &ObjectName) -> bool {
+        let reference = |name: &ObjectName| object_name_to_table_reference(name.clone(), true).ok();
+        match (reference(one), reference(other)) {
+            (Some(one), Some(other)) => self.catalog().is_same(&one, &other),
+            _ => false,
+        }
+    }
 }

@@ -16,6 +16,11 @@ pub trait CatalogReader {
     /// The name is not known; the message suggests the nearest one.
     fn table(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>>;
 
+    /// Whether two names mean one stored relation: `t` and `public.t`.
+    fn is_same(&self, one: &TableReference, other: &TableReference) -> bool {
+        one == other
+    }
+
     /// A function of SQL; `None`: there is none of that name, or it is built in.
     ///
     /// # Errors

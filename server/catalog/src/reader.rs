@@ -533,6 +533,17 @@ impl CatalogReader for Reader<'_> {
         self.resolve(name).map_err(Into::into)
     }
 
+    fn is_same(&self, one: &TableReference, other: &TableReference) -> bool {
+        let object = |name: &TableReference| {
+            let (schema, name) = self.parts(name).ok()?;
+            self.object(schema, name)
+        };
+        match (object(one), object(other)) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => one == other,
+        }
+    }
+
     fn function(&self, name: &ast::ObjectName) -> Result<Option<SqlFunction>> {
         self.sql_function(name).map_err(Into::into)
     }

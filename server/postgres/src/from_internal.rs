@@ -42,6 +42,9 @@ fn invalid_definition(message: &str) -> Option<SqlState> {
     if message.starts_with("there is no parameter ") {
         return Some(SqlState::UndefinedParameter);
     }
+    if message == "no language specified" {
+        return Some(SqlState::InvalidFunctionDefinition);
+    }
     if !message.starts_with("column \"") && !message.starts_with("more than one primary key") {
         return None;
     }

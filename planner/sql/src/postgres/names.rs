@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, Ident, ObjectName, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, Statement, TableFactor, VisitorMut, WildcardAdditionalOptions, With,
+    SetExpr, Statement, TableFactor, VisitorMut, With,
 };
 use millrace_parser::walk::{Walk, walk_expressions};
 
@@ -34,7 +34,7 @@ use self::scope::{Columns, Found, Scope, ambiguous};
 use crate::binding::Binding;
 use crate::copies::original;
 use crate::error::{Fault, Faulty};
-use crate::postgres::records::{attributes_as_texts, starred};
+use crate::postgres::records::attributes_as_texts;
 use crate::template::parse as parse_query;
 use crate::template::{bare, nothing};
 
@@ -185,24 +185,6 @@ impl Resolver<'_> {
         Ok((columns, outcome?))
     }
 
-    /// `t.*`, if an item is `(t).*` of a relation and not of a column.
-    fn starred_relation(&self, item: &SelectItem, scope: &Scope) -> Result<Option<SelectItem>> {
-        let parts = match starred(item) {
-            Some(Expr::Identifier(name)) if matches!(scope.find(name, self)?, Found::Nothing) => {
-                vec![name.clone()]
-            }
-            Some(Expr::CompoundIdentifier(parts)) => parts.clone(),
-            _ => return Ok(None),
-        };
-        let relation = scope.relations().find(|relation| relation.is_called(&parts));
-        Ok(relation.filter(|relation| !relation.is_value).map(|_| {
-            SelectItem::QualifiedWildcard(
-                SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(parts)),
-                WildcardAdditionalOptions::default(),
-            )
-        }))
-    }
-
     /// What stands in a SELECT beside its FROM, whose scope is the innermost frame.
     fn within(&mut self, select: &mut Select, order_by: Option<&mut OrderBy>) -> Result<Vec<String>> {
         let aliases: Vec<String> = select
@@ -330,13 +312,18 @@ impl Resolver<'_> {
 
     /// The columns of a stored relation, or of a table of a WITH clause.
     fn table(&self, name: &ObjectName) -> Columns {
-        if let [part] = name.0.as_slice() {
-            let name = folded(part.as_ident()?);
-            if let Some(table) = self.tables.iter().rev().find(|table| table.name == name) {
-                return table.columns.clone();
-            }
+        match self.table_of_with(name) {
+            Some(table) => table.columns.clone(),
+            None => self.names.columns(name),
         }
-        self.names.columns(name)
+    }
+
+    fn table_of_with(&self, name: &ObjectName) -> Option<&Table> {
+        let [part] = name.0.as_slice() else {
+            return None;
+        };
+        let name = folded(part.as_ident()?);
+        self.tables.iter().rev().find(|table| table.name == name)
     }
 
     /// The columns of an item of FROM, from its plan.

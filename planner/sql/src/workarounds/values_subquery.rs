@@ -4,7 +4,7 @@
 //! executed". A row with a subquery becomes a SELECT without FROM, and rows without one stay together. (No issue was found.)
 //!
 //! `x IN (VALUES (1), (2))` fails with "single expression required": the plan of a subquery must have one expression, and this one has
-//! that of each row. It gets a projection of its column. (No issue was found.)
+//! that of each row; as a view's `SELECT (VALUES (1))` does. It gets a projection of its column. (No issue was found.)
 
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ fn projected(mut expr: Expr) -> Result<Transformed<Expr>> {
     let subquery = match &mut expr {
         Expr::InSubquery(within) => &mut within.subquery,
         Expr::SetComparison(compared) => &mut compared.subquery,
+        Expr::ScalarSubquery(subquery) => subquery,
         _ => return Ok(Transformed::no(expr)),
     };
     let mut root = subquery.subquery.as_ref();

@@ -9,6 +9,7 @@
 //! | `(a, b) IN ((c, d), ..)` | the equalities, with OR |
 //! | `(a, b) = (SELECT x, y ..)` | a query over that one, which compares its columns |
 //! | `(a, b) IN (SELECT x, y ..)` | a query over that one, which asks for a row that is equal and for one of which that is not known |
+//! | `(a, b) > ANY (SELECT x, y ..)`, `> ALL` | the same for one with which it compares so, or otherwise |
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
@@ -99,26 +100,26 @@ pub fn compared(expr: &Expr) -> SqlResult<Option<Expr>> {
             negated,
         } => {
             let Some(row) = columns(row) else { return Ok(None) };
-            let member = membership(&row, subquery, Form::Value)?;
-            Some(negated_if(*negated, member))
+            let member = membership(&row, subquery, &BinaryOperator::Eq, Form::Value)?;
+            member.map(|member| negated_if(*negated, member))
         }
         Expr::AnyOp {
             left,
-            compare_op: BinaryOperator::Eq,
+            compare_op,
             right,
             ..
         } => match (columns(left), right.as_ref()) {
-            (Some(row), Expr::Subquery(subquery)) => Some(membership(&row, subquery, Form::Value)?),
+            (Some(row), Expr::Subquery(subquery)) => membership(&row, subquery, compare_op, Form::Value)?,
             _ => None,
         },
         Expr::AllOp {
             left,
-            compare_op: BinaryOperator::NotEq,
+            compare_op,
             right,
-        } => match (columns(left), right.as_ref()) {
-            (Some(row), Expr::Subquery(subquery)) => {
-                let member = membership(&row, subquery, Form::Value)?;
-                Some(negated_if(true, member))
+        } => match (columns(left), right.as_ref(), negation(compare_op)) {
+            (Some(row), Expr::Subquery(subquery), Some(otherwise)) => {
+                let member = membership(&row, subquery, &otherwise, Form::Value)?;
+                member.map(|member| negated_if(true, member))
             }
             _ => None,
         },
@@ -154,7 +155,9 @@ fn conjuncts(condition: &mut Expr) -> SqlResult<()> {
             negated: false,
         } => {
             let Some(row) = columns(expr) else { return Ok(()) };
-            *condition = membership(&row, subquery, Form::Condition)?;
+            if let Some(member) = membership(&row, subquery, &BinaryOperator::Eq, Form::Condition)? {
+                *condition = member;
+            }
             Ok(())
         }
         _ => Ok(()),
@@ -235,11 +238,12 @@ fn read_from(select: &mut Select, subquery: &ast::Query, names: Vec<Ident>) {
     }
 }
 
-fn membership(row: &[Expr], subquery: &ast::Query, form: Form) -> SqlResult<Expr> {
+/// Whether a query has a row with which another compares so; `None`: this operator compares no rows.
+fn membership(row: &[Expr], subquery: &ast::Query, op: &BinaryOperator, form: Form) -> SqlResult<Option<Expr>> {
     let (names, fields) = fields(row.len());
-    let equal = pairs(row, &fields, &BinaryOperator::And, |left, right| {
-        binary(left, &BinaryOperator::Eq, right)
-    })?;
+    let Some(compared) = by_columns(row, op, &fields)? else {
+        return Ok(None);
+    };
     let mut query = parsed_query(match form {
         Form::Condition => "SELECT 1 FROM (SELECT 1) AS __row WHERE true",
         Form::Value => {
@@ -250,7 +254,7 @@ fn membership(row: &[Expr], subquery: &ast::Query, form: Form) -> SqlResult<Expr
     // The placeholders of the texts above.
     let _: std::ops::ControlFlow<()> = walk_expressions_mut(&mut *query, |expr| {
         match expr {
-            Expr::Nested(inner) if is_true(inner) => **inner = equal.clone(),
+            Expr::Nested(inner) if is_true(inner) => **inner = compared.clone(),
             Expr::Function(Function {
                 args: FunctionArguments::List(list),
                 ..
@@ -259,7 +263,7 @@ fn membership(row: &[Expr], subquery: &ast::Query, form: Form) -> SqlResult<Expr
                     if let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = argument
                         && is_true(value)
                     {
-                        *value = equal.clone();
+                        *value = compared.clone();
                     }
                 }
             }
@@ -269,16 +273,30 @@ fn membership(row: &[Expr], subquery: &ast::Query, form: Form) -> SqlResult<Expr
     });
     if let SetExpr::Select(select) = query.body.as_mut() {
         if form == Form::Condition {
-            select.selection = Some(equal);
+            select.selection = Some(compared);
         }
         read_from(select, subquery, names);
     }
-    Ok(match form {
+    Ok(Some(match form {
         Form::Condition => Expr::Exists {
             subquery: query,
             negated: false,
         },
         Form::Value => Expr::Subquery(query),
+    }))
+}
+
+/// The comparison that holds where this one does not, NULL aside.
+fn negation(op: &BinaryOperator) -> Option<BinaryOperator> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    Some(match op {
+        Eq => NotEq,
+        NotEq => Eq,
+        Lt => GtEq,
+        LtEq => Gt,
+        Gt => LtEq,
+        GtEq => Lt,
+        _ => return None,
     })
 }
 

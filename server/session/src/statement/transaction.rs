@@ -104,6 +104,7 @@ pub async fn commit(session: &Arc<Session>, chain: bool) -> SqlResult<Outcome> {
         Open,
         Failed,
     }
+    check_chain(session, chain, "COMMIT")?;
     let state = match &*session.transaction.lock() {
         Transaction::Idle => State::None,
         Transaction::Active(_) => State::Open,
@@ -130,6 +131,22 @@ pub async fn commit(session: &Arc<Session>, chain: bool) -> SqlResult<Outcome> {
     outcome
 }
 
+/// Refuses AND CHAIN where BEGIN has not been said: it would open a transaction.
+fn check_chain(session: &Session, chain: bool, what: &str) -> SqlResult<()> {
+    let is_in_block = match &*session.transaction.lock() {
+        Transaction::Idle => false,
+        Transaction::Active(active) => !active.implicit,
+        Transaction::Failed { .. } => true,
+    };
+    match chain && !is_in_block {
+        true => {
+            let message = format!("{what} AND CHAIN can only be used in transaction blocks");
+            Err(SqlError::new(SqlState::NoActiveSqlTransaction, message))
+        }
+        false => Ok(()),
+    }
+}
+
 /// What AND CHAIN keeps: whether the transaction changes anything.
 fn modes_to_keep(session: &Session, chain: bool) -> Vec<TransactionMode> {
     match &*session.transaction.lock() {
@@ -146,6 +163,7 @@ fn modes_to_keep(session: &Session, chain: bool) -> Vec<TransactionMode> {
 
 /// ROLLBACK.
 pub fn rollback(session: &Session, chain: bool) -> SqlResult<Outcome> {
+    check_chain(session, chain, "ROLLBACK")?;
     let modes = modes_to_keep(session, chain);
     if matches!(*session.transaction.lock(), Transaction::Idle) {
         session.notice(Severity::Warning, "there is no transaction in progress");

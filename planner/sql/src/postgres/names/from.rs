@@ -4,7 +4,7 @@
 //! an inner or left join, `b.k` for a right one. DataFusion would take whichever column it finds.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -50,22 +50,31 @@ impl Resolver<'_> {
             }
         }
         *from = trees;
-        let mut seen = BTreeSet::new();
-        let relations = whole
-            .relations()
-            .filter_map(|relation| match relation.qualifier.as_slice() {
-                [name] => Some(name),
-                _ => None,
-            });
-        for name in relations.chain(whole.joins.iter().map(|join| &join.name)) {
-            if !seen.insert(folded(name)) {
-                return Err(faulty(
-                    Fault::DuplicateAlias,
-                    format!("table name \"{}\" specified more than once", folded(name)),
-                ));
-            }
-        }
+        self.each_is_called_otherwise(&whole)?;
         Ok(whole)
+    }
+
+    /// Refuses two relations of one name. Relations of two schemas may have the same name.
+    fn each_is_called_otherwise(&self, scope: &Scope) -> Result<()> {
+        let mut seen: BTreeMap<String, Vec<&[Ident]>> = BTreeMap::new();
+        let joins = scope.joins.iter().map(|join| std::slice::from_ref(&join.name));
+        let relations = scope.relations().map(|relation| relation.qualifier.as_slice());
+        for qualifier in relations.chain(joins) {
+            let Some(name) = qualifier.last().map(folded) else {
+                continue;
+            };
+            let others = seen.entry(name.clone()).or_default();
+            let is_other = |one: &&[Ident]| {
+                (one.len() > 1 || qualifier.len() > 1)
+                    && !(self.names).is_same(&ObjectName::from(one.to_vec()), &ObjectName::from(qualifier.to_vec()))
+            };
+            if !others.iter().all(is_other) {
+                let message = format!("table name \"{name}\" specified more than once");
+                return Err(faulty(Fault::DuplicateAlias, message));
+            }
+            others.push(qualifier);
+        }
+        Ok(())
     }
 
     /// `before`: what stands to the left, which LATERAL sees.
@@ -284,6 +293,7 @@ impl Resolver<'_> {
                     hidden: vec![],
                     is_optional: false,
                     is_value: false,
+                    is_stored: alias.is_none() && self.table_of_with(name).is_none(),
                 }
             }
             TableFactor::Derived {
@@ -316,6 +326,7 @@ impl Resolver<'_> {
                     hidden: vec![],
                     is_optional: false,
                     is_value,
+                    is_stored: false,
                 }
             }
             // A set operation that counts copies, or a term of a recursive query: its columns are those of the first query.
@@ -340,6 +351,7 @@ impl Resolver<'_> {
                     hidden: vec![],
                     is_optional: false,
                     is_value: false,
+                    is_stored: false,
                 }
             }
             other => {
@@ -356,6 +368,7 @@ impl Resolver<'_> {
                     hidden: vec![],
                     is_optional: false,
                     is_value: false,
+                    is_stored: false,
                 }
             }
         };

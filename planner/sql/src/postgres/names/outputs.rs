@@ -1,15 +1,61 @@
 //! What a select list puts out, by name.
 
+use datafusion::error::Result;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, SelectItem, SelectItemQualifiedWildcardKind, WildcardAdditionalOptions,
+    Expr, Ident, ObjectName, SelectItem, SelectItemQualifiedWildcardKind, WildcardAdditionalOptions,
 };
 
-use super::scope::{Columns, Item, Relation, Scope, shown};
+use super::scope::{Columns, Found, Item, Relation, Scope, shown};
 use super::{COPIES_BESIDE_STARS, Resolver, folded, ident, idents};
 use crate::copies::{copy, original};
 use crate::postgres::records::starred;
 
 impl Resolver<'_> {
+    /// The star of a relation as the relation is called in FROM: `t.*` of `FROM s.t`, `s.t.*` of `FROM t`, and `(t).*`, if `t` is no column;
+    /// `None`: it stays.
+    pub(super) fn starred_relation(&self, item: &SelectItem, scope: &Scope) -> Result<Option<SelectItem>> {
+        let (parts, options) = match (starred(item), item) {
+            (Some(Expr::Identifier(name)), _) if matches!(scope.find(name, self)?, Found::Nothing) => {
+                (vec![name.clone()], WildcardAdditionalOptions::default())
+            }
+            (Some(Expr::CompoundIdentifier(parts)), _) => {
+                (parts.clone(), WildcardAdditionalOptions::default())
+            }
+            (
+                None,
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options),
+            ) => match idents(name).filter(|parts| scope.join_called(parts).is_none()) {
+                Some(parts) => (parts, options.clone()),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let is_value_as_star = |relation: &Relation| relation.is_value && starred(item).is_some();
+        let mut relations = scope.relations();
+        let relation =
+            relations.find(|relation| relation.is_called(&parts) || self.is_stored_as(relation, &parts));
+        Ok(relation
+            .filter(|relation| !relation.qualifier.is_empty() && !is_value_as_star(relation))
+            .map(|relation| {
+                let name = ObjectName::from(relation.qualifier.clone());
+                let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
+                SelectItem::QualifiedWildcard(kind, options)
+            }))
+    }
+
+    /// Whether a relation without an alias, which is written without its schema, is the one that is written with it here.
+    fn is_stored_as(&self, relation: &Relation, parts: &[Ident]) -> bool {
+        let same = |(one, other): (&Ident, &Ident)| folded(one) == folded(other);
+        let names = || relation.qualifier.iter().rev().zip(parts.iter().rev());
+        relation.is_stored
+            && parts.len() > relation.qualifier.len()
+            && names().all(same)
+            && self.names.is_same(
+                &ObjectName::from(relation.qualifier.clone()),
+                &ObjectName::from(parts.to_vec()),
+            )
+    }
+
     /// The names of what a select list puts out.
     pub(super) fn outputs(&self, projection: &[SelectItem], scope: &Scope) -> Columns {
         let mut names = vec![];

@@ -70,6 +70,8 @@ pub(super) struct Relation {
     pub is_optional: bool,
     /// Whether it is a function of single values: its name means the value, too.
     pub is_value: bool,
+    /// Whether it is a stored one without an alias, which may be named with its schema.
+    pub is_stored: bool,
 }
 
 /// The columns of a relation, as far as they are known.
