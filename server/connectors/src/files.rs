@@ -7,7 +7,8 @@
 //! ```
 //! What was read is told with what came out of it: how far the file is read that is open ([`Position::file`]), and the files that were
 //! read to their end ([`Fetched::files`]). A file is told from others by its path and its identity: what the store says of its content,
-//! and of a file that can grow (lines without compression, on the machine's own disk) the number of its inode.
+//! and of a file that can grow (lines without compression, on the machine's own disk) the number of its inode. Such a file can be written
+//! anew in place: a checksum of the last bytes that were read tells whether it was.
 
 mod columns;
 mod lines;
@@ -29,9 +30,11 @@ use twox_hash::XxHash3_64;
 pub use self::writer::BucketWriter;
 
 use self::columns::ColumnFile;
-use self::lines::Lines;
+use self::lines::{From, Lines};
 use self::store::{Failure, Place};
-use crate::source::{ConnectorError, Fetched, FileAt, FileRead, FilesRead, Lag, Position, Reader, Record};
+use crate::source::{
+    ConnectorError, Fetched, FileAt, FileRead, FilesRead, Lag, Position, Reader, Record, Seen,
+};
 
 /// A last line without a line feed is taken when its file has been as it is for so long.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -48,8 +51,8 @@ pub struct FileReader {
     /// The columns that are wanted.
     names: Vec<String>,
     pattern: Option<Pattern>,
-    /// Of files that were read the bytes that they had, by path and identity.
-    read: HashMap<u128, u64>,
+    /// Of files that were read the bytes that they had, and how they were then, by path and identity.
+    read: HashMap<u128, (u64, Option<Seen>)>,
     /// What is to be read next.
     pending: VecDeque<Found>,
     open: Option<Opened>,
@@ -68,6 +71,10 @@ struct Found {
     identity: String,
     /// Where to go on: bytes without compression, or rows.
     from: u64,
+    /// The checksum of what is before that.
+    tail: Option<u64>,
+    /// Whether it takes the place of one that was read.
+    is_another: bool,
     compression: Compression,
     can_grow: bool,
     /// Whether a last line without a line feed is one.
@@ -130,11 +137,13 @@ impl FileReader {
 
     /// What is known of a file last counts: one that was cut is read again.
     fn has_read(&mut self, file: &FileRead) {
-        self.read.insert(key(&file.path, &file.identity), file.bytes);
+        self.read
+            .insert(key(&file.path, &file.identity), (file.bytes, file.seen));
     }
 
     /// Lists what is there that was not read.
     async fn look(&mut self) -> Result<(), ConnectorError> {
+        self.place.check().await?;
         let mut metas = self.place.list();
         let mut found = vec![];
         let mut unsettled = HashSet::new();
@@ -194,23 +203,27 @@ impl FileReader {
             true => tag.split('-').next().unwrap_or_default().to_owned(),
             false => format!("{tag}-{}", meta.size),
         };
-        let mut from = match self.read.get(&key(&path, &identity)) {
-            Some(read) if *read >= meta.size || !can_grow => {
-                // What is shorter than it was is another file, written over the first one.
-                if !can_grow || *read == meta.size {
-                    return None;
-                }
-                0
+        let modified_us = meta.last_modified.timestamp_micros();
+        let (mut from, mut tail, mut is_another) = match self.read.get(&key(&path, &identity)) {
+            Some(_) if !can_grow => return None,
+            // What is shorter than it was is another file, written over the first one.
+            Some((read, _)) if *read > meta.size => (0, None, true),
+            // One that was changed since may be another of the same length.
+            Some((read, seen))
+                if *read == meta.size && seen.is_none_or(|seen| seen.modified_us == modified_us) =>
+            {
+                return None;
             }
-            Some(read) => *read,
-            None => 0,
+            Some((read, seen)) => (*read, seen.map(|seen| seen.tail), false),
+            None => (0, None, false),
         };
         if let Some(at) = &self.position
             && at.path == path
             && at.identity == identity
-            && (!can_grow || at.at <= meta.size)
+            && (!can_grow || (from..=meta.size).contains(&at.at))
+            && at.at > from
         {
-            from = from.max(at.at);
+            (from, tail, is_another) = (at.at, at.tail, false);
         }
         let mut is_settled = !can_grow;
         if let Some((before, since)) = self.unsettled.get(&path) {
@@ -226,6 +239,8 @@ impl FileReader {
             path,
             identity,
             from,
+            tail,
+            is_another,
             compression,
             can_grow,
             is_settled,
@@ -233,22 +248,26 @@ impl FileReader {
     }
 
     /// Opens a file where it is to be read.
-    async fn opened(&mut self, found: Found) -> Result<Opened, Failure> {
+    async fn opened(&mut self, mut found: Found) -> Result<Opened, Failure> {
         let content = match &self.encoding {
             Encoding::Parquet => {
                 let file = ColumnFile::open(&self.place, &found.meta, found.from, &self.names).await?;
                 Content::Columns(Box::new(file))
             }
             encoding => {
-                let lines = Lines::open(
-                    &self.place,
-                    &found.meta,
-                    found.compression,
-                    found.from,
-                    encoding,
-                    found.is_settled,
-                )
-                .await?;
+                let lines = loop {
+                    let from = From {
+                        at: found.from,
+                        can_grow: found.can_grow,
+                        tail: found.tail,
+                    };
+                    let (meta, how) = (&found.meta, found.compression);
+                    let opening = Lines::open(&self.place, meta, how, from, encoding, found.is_settled);
+                    match opening.await? {
+                        Some(lines) => break lines,
+                        None => (found.from, found.tail, found.is_another) = (0, None, true),
+                    }
+                };
                 Content::Lines(Box::new(lines))
             }
         };
@@ -267,11 +286,12 @@ impl FileReader {
             records,
         } = opened;
         let timestamp_ms = found.meta.last_modified.timestamp_millis();
-        let at = |at: u64| {
+        let at = |at: u64, tail: Option<u64>| {
             position_of(FileAt {
                 path: found.path.clone(),
                 identity: found.identity.clone(),
                 at,
+                tail,
             })
         };
         match content {
@@ -281,7 +301,7 @@ impl FileReader {
                 };
                 *records += rows.num_rows() as u64;
                 Ok(Some(Fetched {
-                    position: at(first + rows.num_rows() as u64),
+                    position: at(first + rows.num_rows() as u64, None),
                     columns: Some(crate::source::Columns {
                         rows,
                         others: file.others.clone(),
@@ -313,7 +333,7 @@ impl FileReader {
                 *records += all.len() as u64;
                 Ok(Some(Fetched {
                     records: all,
-                    position: at(lines.at()),
+                    position: at(lines.at(), lines.tail()),
                     ..Fetched::default()
                 }))
             }
@@ -328,6 +348,7 @@ impl FileReader {
             bytes: found.meta.size,
             records,
             broken: Some((at, why)),
+            seen: None,
         };
         self.has_read(&file);
         Fetched {
@@ -335,6 +356,7 @@ impl FileReader {
                 path: found.path,
                 identity: found.identity,
                 at,
+                tail: None,
             }),
             files: vec![file],
             ..Fetched::default()
@@ -348,11 +370,12 @@ impl FileReader {
             content,
             records,
         } = opened;
-        let (bytes, at) = match &content {
-            Content::Lines(lines) if found.can_grow => (lines.at(), lines.at()),
-            Content::Lines(lines) => (found.meta.size, lines.at()),
-            Content::Columns(file) => (found.meta.size, file.at()),
+        let (bytes, at, tail) = match &content {
+            Content::Lines(lines) if found.can_grow => (lines.at(), lines.at(), lines.tail()),
+            Content::Lines(lines) => (found.meta.size, lines.at(), None),
+            Content::Columns(file) => (found.meta.size, file.at(), None),
         };
+        let modified_us = found.meta.last_modified.timestamp_micros();
         if found.can_grow && bytes < found.meta.size {
             // The rest may become a line yet.
             let now = Instant::now();
@@ -367,16 +390,43 @@ impl FileReader {
             bytes,
             records,
             broken: None,
+            seen: tail.map(|tail| Seen { tail, modified_us }),
         };
-        let is_known = self.read.get(&key(&file.path, &file.identity)) == Some(&bytes) && records == 0;
+        let known = self.read.get(&key(&file.path, &file.identity));
+        let is_known = known.is_some_and(|(known, _)| *known == bytes) && records == 0;
         self.has_read(&file);
         Fetched {
             position: position_of(FileAt {
                 path: found.path,
                 identity: found.identity,
                 at,
+                tail,
             }),
             files: if is_known { vec![] } else { vec![file] },
+            ..Fetched::default()
+        }
+    }
+}
+
+impl Opened {
+    /// What is told of a file that takes the place of one that was read, before any of its records: it begins anew.
+    fn begins_anew(&self) -> Fetched {
+        let (path, identity) = (self.found.path.clone(), self.found.identity.clone());
+        Fetched {
+            position: position_of(FileAt {
+                path: path.clone(),
+                identity: identity.clone(),
+                at: 0,
+                tail: None,
+            }),
+            files: vec![FileRead {
+                path,
+                identity,
+                bytes: 0,
+                records: 0,
+                broken: None,
+                seen: None,
+            }],
             ..Fetched::default()
         }
     }
@@ -454,6 +504,17 @@ impl Reader for FileReader {
             }
             if let Some(found) = self.pending.pop_front() {
                 match self.opened(found.clone()).await {
+                    Ok(opened) if opened.found.is_another => {
+                        tracing::info!(
+                            file = found.path,
+                            "a file was written anew in place, and is read from its beginning"
+                        );
+                        let fetched = opened.begins_anew();
+                        fetched.files.iter().for_each(|file| self.has_read(file));
+                        self.position.clone_from(&fetched.position.file);
+                        self.open = Some(opened);
+                        return Ok(fetched);
+                    }
                     Ok(opened) => self.open = Some(opened),
                     // It is gone or another one since it was listed.
                     Err(Failure::Changed(_)) => {

@@ -7,30 +7,37 @@
 mod copying;
 mod follower;
 mod pgoutput;
+mod publication;
+mod slots;
 mod tls;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use millrace_catalog::connector::postgres::{PostgresDef, PostgresPlace};
 use millrace_postgres::error::SqlError;
-use pgwire_replication::{Lsn, PgWireError, ReplicationClient, ReplicationConfig};
-use tokio_postgres::error::SqlState;
+use pgwire_replication::{Lsn, PgWireError, ReplicationConfig};
 use tokio_postgres::{Client, NoTls};
 
 pub use self::copying::Copying;
 pub use self::follower::{Event, Follower};
 pub use self::pgoutput::{Cell, ColumnInfo, Message, TableInfo};
+pub use self::publication::{Followed, made_again};
+pub use self::slots::{Slot, Snapshot, snapshot};
 pub use self::writer::PostgresWriter;
 use crate::source::ConnectorError;
 
 /// How long the server may take for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long a slot may be in use that is to be dropped, and how often that is asked.
-const SLOT_FREED: Duration = Duration::from_secs(4);
-const SLOT_RETRY: Duration = Duration::from_millis(50);
+/// How long a statement may take that waits for locks of others.
+const STATEMENT: Duration = Duration::from_secs(60);
+/// After so long without a word a connection that follows changes is lost. The server says something twice in that time, if we ask for
+/// nothing ourselves (`wal_sender_timeout`).
+const SILENCE: Duration = Duration::from_secs(30);
+/// So much silence of a statement that may take long, and it is asked elsewhere whether the server is still at it.
+const LONG_SILENCE: Duration = Duration::from_secs(20);
 /// One row must fit.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;
 /// Messages that wait for us.
@@ -46,6 +53,8 @@ pub fn lsn_text(lsn: i64) -> String {
 /// A connection for questions.
 pub struct Server {
     client: Client,
+    /// The process there that answers.
+    pid: String,
     /// Which server it is.
     pub system: String,
 }
@@ -53,26 +62,12 @@ pub struct Server {
 /// A table as the server has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
+    /// The columns that our role may read.
+    pub readable: BTreeSet<String>,
     /// Names and types of the columns.
     pub columns: BTreeMap<String, String>,
     /// The columns that updates and deletes tell of the row that they are about.
     pub identity: BTreeSet<String>,
-}
-
-/// A replication slot.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slot {
-    /// Up to where we have said that we have everything.
-    pub confirmed: i64,
-    pub is_lost: bool,
-}
-
-/// A moment in the server's history, as long as this is kept.
-pub struct Snapshot {
-    pub lsn: i64,
-    name: String,
-    /// The connection that exported it.
-    _held: ReplicationClient,
 }
 
 impl Server {
@@ -84,13 +79,14 @@ impl Server {
         let client = client(&def.place).await?;
         let mut server = Server {
             client,
+            pid: String::new(),
             system: String::new(),
         };
         let found = server
             .rows(
                 def,
                 "SELECT current_setting('wal_level'), (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user),
-                 (SELECT system_identifier FROM pg_control_system())::text",
+                 (SELECT system_identifier FROM pg_control_system())::text, pg_backend_pid()::text",
             )
             .await?;
         let row = found.first().cloned().unwrap_or_default();
@@ -116,13 +112,13 @@ impl Server {
             ));
         }
         server.system = text(2);
+        server.pid = text(3);
         Ok(server)
     }
 
     /// The rows of a statement, as texts.
     async fn rows(&self, def: &PostgresDef, sql: &str) -> Result<Vec<Vec<Option<String>>>, ConnectorError> {
-        let found = texts(&self.client, sql).await;
-        found.map_err(|error| of_client(&def.place, &error))
+        within(&def.place, ANSWER, texts(&self.client, sql)).await
     }
 
     /// A table.
@@ -137,7 +133,8 @@ impl Server {
     ) -> Result<Upstream, ConnectorError> {
         let sql = format!(
             "SELECT a.attname, format_type(a.atttypid, NULL), c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY(i.indkey)
-                    AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END)
+                    AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END),
+                has_schema_privilege(n.oid, 'USAGE') AND has_column_privilege(c.oid, a.attnum, 'SELECT')
              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
              WHERE n.nspname = {} AND c.relname = {} AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
                 AND a.attgenerated = ''",
@@ -155,6 +152,7 @@ impl Server {
             ));
         }
         let mut upstream = Upstream {
+            readable: BTreeSet::new(),
             columns: BTreeMap::new(),
             identity: BTreeSet::new(),
         };
@@ -163,173 +161,12 @@ impl Server {
             if text(2) == "t" {
                 upstream.identity.insert(text(0));
             }
+            if text(3) == "t" {
+                upstream.readable.insert(text(0));
+            }
             upstream.columns.insert(text(0), text(1));
         }
         Ok(upstream)
-    }
-
-    /// Has the publication publish these tables.
-    ///
-    /// # Errors
-    /// It does not, and may not be changed.
-    pub async fn publish(
-        &self,
-        def: &PostgresDef,
-        tables: &BTreeSet<(String, String)>,
-    ) -> Result<(), ConnectorError> {
-        let publication = quoted(&def.publication);
-        let sql = format!(
-            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot FROM pg_publication WHERE pubname = {}",
-            literal(&def.publication)
-        );
-        let found = self.rows(def, &sql).await?;
-        let is_there = !found.is_empty();
-        let says = |at: usize| found.first().is_some_and(|row| row[at].as_deref() == Some("t"));
-        // What it leaves out would be missed in silence.
-        let lacking = |what: &str| {
-            ConnectorError::lasting(
-                format!("publication \"{}\" of {} {what}", def.publication, at(&def.place)),
-                "Choose another publication.name, or have one made by leaving it away.",
-            )
-        };
-        if is_there && !says(0) {
-            return Err(lacking(
-                "does not publish all of insert, update, delete and truncate",
-            ));
-        }
-        if is_there && !says(1) {
-            let sql = "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-                 WHERE c.relkind = 'p'";
-            let partitioned = self.rows(def, sql).await?;
-            let is_followed = |row: &Vec<Option<String>>| match (&row[0], &row[1]) {
-                (Some(schema), Some(name)) => tables.contains(&(schema.clone(), name.clone())),
-                _ => false,
-            };
-            if partitioned.iter().any(is_followed) {
-                return Err(lacking(
-                    "publishes partitions by their own names (publish_via_partition_root)",
-                ));
-            }
-        }
-        let sql = format!(
-            "SELECT schemaname, tablename, to_jsonb(t) ->> 'rowfilter' FROM pg_publication_tables t WHERE pubname = {}",
-            literal(&def.publication)
-        );
-        let rows = self.rows(def, &sql).await?;
-        let name = |row: &Vec<Option<String>>| Some((row.first()?.clone()?, row.get(1)?.clone()?));
-        let is_filtered = |row: &&Vec<Option<String>>| {
-            row[2].is_some() && name(row).is_some_and(|name| tables.contains(&name))
-        };
-        if rows.iter().any(|row| is_filtered(&row)) {
-            return Err(lacking("publishes some rows of a table alone (WHERE)"));
-        }
-        let published: BTreeSet<(String, String)> = rows.iter().filter_map(name).collect();
-        let missing: Vec<String> = (tables.difference(&published))
-            .map(|(schema, name)| format!("{}.{}", quoted(schema), quoted(name)))
-            .collect();
-        let statement = match (is_there, missing.is_empty()) {
-            (true, true) => return Ok(()),
-            (true, false) => format!("ALTER PUBLICATION {publication} ADD TABLE {}", missing.join(", ")),
-            (false, true) => {
-                format!("CREATE PUBLICATION {publication} WITH (publish_via_partition_root = true)")
-            }
-            (false, false) => format!(
-                "CREATE PUBLICATION {publication} FOR TABLE {} WITH (publish_via_partition_root = true)",
-                missing.join(", ")
-            ),
-        };
-        let refused = |why: String| {
-            ConnectorError::lasting(
-                format!(
-                    "publication \"{}\" of {} does not exist or lacks tables that are followed{why}",
-                    def.publication,
-                    at(&def.place)
-                ),
-                format!("Have an upstream role with the privilege run: {statement}"),
-            )
-        };
-        if !def.publishes {
-            return Err(refused(String::new()));
-        }
-        let Err(error) = self.client.batch_execute(&statement).await else {
-            return Ok(());
-        };
-        match error.code() {
-            // Somebody was quicker, perhaps an attempt of ours that was broken off.
-            Some(&SqlState::DUPLICATE_OBJECT | &SqlState::UNIQUE_VIOLATION) | None => {
-                Err(of_client(&def.place, &error))
-            }
-            Some(_) => Err(refused(format!(": {}", message(&error)))),
-        }
-    }
-
-    /// The slot, if it is there.
-    ///
-    /// # Errors
-    /// It is of another kind.
-    pub async fn slot(&self, def: &PostgresDef) -> Result<Option<Slot>, ConnectorError> {
-        let sql = format!(
-            "SELECT (confirmed_flush_lsn - '0/0')::bigint, coalesce(wal_status, ''), coalesce(plugin, ''), coalesce(database, '')
-             FROM pg_replication_slots WHERE slot_name = {}",
-            literal(&def.slot)
-        );
-        let rows = self.rows(def, &sql).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
-        if text(2).is_empty() || text(3).is_empty() {
-            // By an attempt of ours that was broken off, perhaps.
-            let what = format!("slot \"{}\" of {} is being made", def.slot, at(&def.place));
-            return Err(ConnectorError::passing(what));
-        }
-        if text(2) != "pgoutput" || text(3) != def.place.database {
-            return Err(ConnectorError::lasting(
-                format!(
-                    "slot \"{}\" of {} is for something else",
-                    def.slot,
-                    at(&def.place)
-                ),
-                "Choose another slot.name.",
-            ));
-        }
-        Ok(Some(Slot {
-            confirmed: text(0).parse().unwrap_or_default(),
-            is_lost: text(1) == "lost",
-        }))
-    }
-
-    /// Removes the slot. What has read from it until now may still be going, and is waited for.
-    ///
-    /// # Errors
-    /// Somebody uses it.
-    pub async fn drop_slot(&self, def: &PostgresDef) -> Result<(), ConnectorError> {
-        let sql = format!(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = {}",
-            literal(&def.slot)
-        );
-        let until = Instant::now() + SLOT_FREED;
-        loop {
-            match texts(&self.client, &sql).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.code() == Some(&SqlState::OBJECT_IN_USE) && Instant::now() < until => {
-                    tokio::time::sleep(SLOT_RETRY).await;
-                }
-                Err(error) => return Err(of_client(&def.place, &error)),
-            }
-        }
-    }
-
-    /// How much of the server's log is not confirmed, in bytes.
-    ///
-    /// # Errors
-    /// It does not answer.
-    pub async fn behind(&self, def: &PostgresDef) -> Result<u64, ConnectorError> {
-        let sql = format!(
-            "SELECT (pg_current_wal_lsn() - confirmed_flush_lsn)::bigint FROM pg_replication_slots WHERE slot_name = {}",
-            literal(&def.slot)
-        );
-        let rows = self.rows(def, &sql).await?;
-        let bytes = rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok());
-        Ok(bytes.unwrap_or_default())
     }
 
     /// Copies columns of a table as they were at a snapshot.
@@ -343,12 +180,12 @@ impl Server {
         (schema, name): (&str, &str),
         columns: &[String],
     ) -> Result<Copying<'s>, ConnectorError> {
-        let error = |error: tokio_postgres::Error| of_client(&def.place, &error);
+        // Policies that hide rows are an error there instead of rows that are missing here.
         let begin = format!(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}",
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}; SET LOCAL row_security = off",
             literal(&snapshot.name)
         );
-        self.client.batch_execute(&begin).await.map_err(error)?;
+        within(&def.place, ANSWER, self.client.batch_execute(&begin)).await?;
         let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
         let sql = format!(
             "COPY (SELECT {} FROM {}.{}) TO STDOUT",
@@ -356,14 +193,62 @@ impl Server {
             quoted(schema),
             quoted(name)
         );
-        let pieces = self.client.copy_out(&sql).await.map_err(error)?;
+        let busy = self.is_busy();
+        let beginning = while_busy(&def.place, &busy, self.client.copy_out(&sql)).await?;
+        let pieces = beginning.map_err(|error| copying::refused(def, &error))?;
         Ok(Copying {
             client: &self.client,
             def,
+            busy,
+            name: format!("{}.{}", quoted(schema), quoted(name)),
+            oid: None,
             pieces: Box::pin(pieces),
             rest: BytesMut::new(),
             is_done: false,
         })
+    }
+
+    /// Has a row as long as the server is at a statement of this connection, and its answer is not what it waits to be rid of.
+    fn is_busy(&self) -> String {
+        format!(
+            "SELECT 1 FROM pg_stat_activity WHERE pid = {} AND state = 'active' AND wait_event IS DISTINCT FROM 'ClientWrite'",
+            self.pid
+        )
+    }
+}
+
+/// The answer of a server, which may take so long.
+async fn within<T>(
+    place: &PostgresPlace,
+    limit: Duration,
+    work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, ConnectorError> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done.map_err(|error| of_client(place, &error)),
+        Err(_) => Err(silent_for(place, limit)),
+    }
+}
+
+/// Waits for what may take long, as long as another connection hears that the server is at it: `busy` has a row then.
+async fn while_busy<T>(
+    place: &PostgresPlace,
+    busy: &str,
+    work: impl Future<Output = T>,
+) -> Result<T, ConnectorError> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return Ok(done),
+            () = tokio::time::sleep(LONG_SILENCE) => {}
+        }
+        let other = client(place).await?;
+        if within(place, ANSWER, texts(&other, busy)).await?.is_empty() {
+            // It may have answered meanwhile.
+            return tokio::time::timeout(ANSWER, work)
+                .await
+                .map_err(|_| silent_for(place, LONG_SILENCE));
+        }
     }
 }
 
@@ -406,52 +291,6 @@ async fn texts(client: &Client, sql: &str) -> Result<Vec<Vec<Option<String>>>, t
     Ok(rows)
 }
 
-/// Makes the slot, or a temporary one, and a snapshot of what was there before everything that the slot has.
-///
-/// # Errors
-/// The server refuses.
-pub async fn snapshot(def: &PostgresDef, is_temporary: bool) -> Result<Snapshot, ConnectorError> {
-    let config = replication(def, 0).await?;
-    let connecting = tokio::time::timeout(ANSWER, ReplicationClient::connect_gated(config)).await;
-    let mut client = connecting
-        .map_err(|_| silent(&def.place))?
-        .map_err(|error| of_stream(&def.place, &error))?;
-    let (slot, temporary) = match is_temporary {
-        true => (
-            format!(
-                "{}_{:08x}",
-                def.slot.chars().take(50).collect::<String>(),
-                rand::random::<u32>()
-            ),
-            "TEMPORARY ",
-        ),
-        false => (def.slot.clone(), ""),
-    };
-    let sql = format!(
-        "CREATE_REPLICATION_SLOT {} {temporary}LOGICAL pgoutput EXPORT_SNAPSHOT",
-        quoted(&slot)
-    );
-    let rows = client
-        .simple_query(&sql)
-        .await
-        .map_err(|error| of_stream(&def.place, &error))?;
-    let text = |at: usize| -> Option<String> {
-        let cell: &Option<Bytes> = rows.first()?.get(at)?;
-        Some(String::from_utf8_lossy(cell.as_ref()?).into_owned())
-    };
-    let (Some(lsn), Some(name)) = (text(1).and_then(|lsn| Lsn::parse(&lsn).ok()), text(2)) else {
-        return Err(ConnectorError::passing(format!(
-            "{} made a slot without a snapshot",
-            at(&def.place)
-        )));
-    };
-    Ok(Snapshot {
-        lsn: lsn.as_u64() as i64,
-        name,
-        _held: client,
-    })
-}
-
 async fn replication(def: &PostgresDef, from: i64) -> Result<ReplicationConfig, ConnectorError> {
     let password = password(&def.place).await?.unwrap_or_default();
     let password = String::from_utf8(password)
@@ -472,7 +311,10 @@ async fn replication(def: &PostgresDef, from: i64) -> Result<ReplicationConfig, 
     Ok(config
         .with_port(def.place.port)
         .with_start_lsn(Lsn::from_u64(from as u64))
-        .with_options(SETTINGS)
+        // The server asks for a sign of life when half of that is over, and we say nothing that nobody asked for: so there is a word
+        // from it twice in the time after which it is lost for us.
+        .with_options(format!("{SETTINGS} -c wal_sender_timeout={}s", SILENCE.as_secs()))
+        .with_wakeup_interval(10 * SILENCE)
         .with_buffer_size(BUFFERED)
         .with_status_interval(Duration::from_millis(500))
         .with_max_message_size(MESSAGE_BYTES_MAX)
@@ -496,16 +338,23 @@ fn at(place: &PostgresPlace) -> String {
 
 /// The server does not say anything.
 fn silent(place: &PostgresPlace) -> ConnectorError {
+    silent_for(place, ANSWER)
+}
+
+fn silent_for(place: &PostgresPlace, limit: Duration) -> ConnectorError {
     ConnectorError::passing(format!(
         "{} did not answer within {} seconds",
         at(place),
-        ANSWER.as_secs()
+        limit.as_secs()
     ))
 }
 
 fn message(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
-        Some(error) => error.message().to_owned(),
+        Some(error) => match error.detail() {
+            Some(detail) => format!("{} ({detail})", error.message()),
+            None => error.message().to_owned(),
+        },
         None => {
             let cause = std::error::Error::source(error);
             cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))

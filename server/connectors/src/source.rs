@@ -31,6 +31,18 @@ pub struct FileAt {
     pub identity: String,
     /// The bytes that were read, without compression, or the rows of a file of columns.
     pub at: u64,
+    /// Of a file that can grow a checksum of the last of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<u64>,
+}
+
+/// How a file was that can grow, when it was read to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// A checksum of the last bytes that were read.
+    pub tail: u64,
+    /// When it was changed last.
+    pub modified_us: i64,
 }
 
 /// A file that was read to its end, as far as there is one yet.
@@ -44,6 +56,33 @@ pub struct FileRead {
     pub records: u64,
     /// Where the rest of it could not be read, and why.
     pub broken: Option<(u64, String)>,
+    pub seen: Option<Seen>,
+}
+
+impl FileRead {
+    /// The identity, and how the file was, in one text.
+    pub fn kept_identity(&self) -> String {
+        match self.seen {
+            Some(Seen { tail, modified_us }) => format!("{}:{tail:016x}:{modified_us}", self.identity),
+            None => self.identity.clone(),
+        }
+    }
+
+    /// Both, of such a text. What a store says of content (ETag) may have colons, too: that is not of this form.
+    pub fn of_kept_identity(kept: &str) -> (String, Option<Seen>) {
+        let seen = || {
+            let (rest, modified_us) = kept.rsplit_once(':')?;
+            let (identity, tail) = rest.rsplit_once(':')?;
+            let tail = Some(tail).filter(|tail| tail.len() == 16)?;
+            let seen = Seen {
+                tail: u64::from_str_radix(tail, 16).ok()?,
+                modified_us: modified_us.parse().ok()?,
+            };
+            let is_inode = !identity.is_empty() && identity.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_inode.then(|| (identity.to_owned(), Some(seen)))
+        };
+        seen().unwrap_or_else(|| (kept.to_owned(), None))
+    }
 }
 
 /// The files that were read before.
@@ -65,8 +104,9 @@ impl Position {
         if let Some(file) = &mut self.file
             && let Some(other) = &other.file
             && (&file.path, &file.identity) == (&other.path, &other.identity)
+            && other.at > file.at
         {
-            file.at = file.at.max(other.at);
+            file.clone_from(other);
         }
         for (split, offset) in &other.splits {
             let known = self.splits.entry(*split).or_insert(*offset);
@@ -187,4 +227,48 @@ pub trait Reader: Send {
 
     /// Gives connections back.
     async fn close(&mut self);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_file_was_is_kept_with_its_identity() {
+        let mut file = FileRead {
+            path: "a".to_owned(),
+            identity: "1f0".to_owned(),
+            bytes: 5,
+            records: 1,
+            broken: None,
+            seen: Some(Seen {
+                tail: 7,
+                modified_us: -3,
+            }),
+        };
+        assert_eq!(file.kept_identity(), "1f0:0000000000000007:-3");
+        assert_eq!(
+            FileRead::of_kept_identity(&file.kept_identity()),
+            (file.identity.clone(), file.seen)
+        );
+        // Of before, and of a bucket.
+        file.seen = None;
+        for identity in [
+            "1f0",
+            "\"a:0000000000000007:1\"-5",
+            "x:0000000000000007:5",
+            "1f0:7:5",
+        ] {
+            assert_eq!(FileRead::of_kept_identity(identity), (identity.to_owned(), None));
+        }
+    }
+
+    #[test]
+    fn a_position_of_before_is_read() {
+        let position: Position =
+            serde_json::from_str(r#"{"splits": {"0": 0}, "file": {"path": "a", "identity": "1f", "at": 9}}"#)
+                .unwrap();
+        let file = position.file.unwrap();
+        assert_eq!((file.at, file.tail), (9, None));
+    }
 }

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         .unwrap()
         .test("lines", async |_, place| lines(place).await)
         .test("growing", async |_, place| growing(place).await)
+        .test("rewritten", async |_, place| rewritten(place).await)
         .test("csv", async |_, place| csv(place).await)
         .test("columns", async |_, place| columns(place).await)
         .test("broken", async |_, place| broken(place).await)
@@ -229,6 +230,65 @@ async fn growing(place: &Path) -> Result<(), Failure> {
     write!(log, "1000,end")?;
     until(&client, "SELECT n, t FROM s WHERE n > 199", "1000 end").await?;
     assert_eq!(line(&client, "SELECT count(*) FROM \"s$errors\"").await?, "0");
+    // A directory that is gone is no directory without files.
+    let away = place.join("away");
+    std::fs::rename(&input, &away)?;
+    let state = "SELECT state, error LIKE '%No such file%' FROM mr_catalog.sources";
+    until(&client, state, "retrying t").await?;
+    std::fs::rename(&away, &input)?;
+    until(&client, state, "running NULL").await?;
+    server.shutdown().await;
+    Ok(())
+}
+
+/// A file that is written anew in place is another one, though its inode and perhaps its length are the same.
+async fn rewritten(place: &Path) -> Result<(), Failure> {
+    let (input, data) = (place.join("in"), place.join("data"));
+    std::fs::create_dir_all(&input)?;
+    let path = input.join("a.json");
+    let content =
+        |numbers: std::ops::Range<u32>| -> String { numbers.map(|n| format!("{{\"a\": {n}}}\n")).collect() };
+    std::fs::write(&path, content(100..103))?;
+    let server = start(&data).await?;
+    let client = connect(server.pg_addr()).await?;
+    run(
+        &client,
+        &format!(
+            "CREATE STREAM s (a INT) {} FORMAT PLAIN ENCODE JSON",
+            from(&input, "")
+        ),
+    )
+    .await?;
+    let all = "SELECT count(*), count(DISTINCT a), max(a) FROM s";
+    until(&client, all, "3 3 102").await?;
+    // As long as the one before.
+    std::fs::write(&path, content(103..106))?;
+    until(&client, all, "6 6 105").await?;
+    // Longer.
+    std::fs::write(&path, content(106..110))?;
+    until(&client, all, "10 10 109").await?;
+    // The same again, and more: it has grown.
+    std::fs::write(&path, content(106..900))?;
+    until(&client, all, "800 800 899").await?;
+    // With so much before the place that not all of it is looked at.
+    std::fs::write(&path, content(106..950))?;
+    until(&client, all, "850 850 949").await?;
+    server.shutdown().await;
+    // While nobody looks.
+    std::fs::write(&path, content(950..999))?;
+    let server = start(&data).await?;
+    let client = connect(server.pg_addr()).await?;
+    until(&client, all, "899 899 998").await?;
+    let new = content(199..248);
+    assert_eq!(new.len(), content(950..999).len());
+    server.shutdown().await;
+    std::fs::write(&path, new)?;
+    let server = start(&data).await?;
+    let client = connect(server.pg_addr()).await?;
+    until(&client, "SELECT count(*), max(a) FROM s", "948 998").await?;
+    // What some editors put before the first character is none.
+    put(&input, "marked.json", "\u{feff}{\"a\": 7}\n")?;
+    until(&client, "SELECT count(*) FROM s WHERE a = 7", "1").await?;
     server.shutdown().await;
     Ok(())
 }

@@ -9,8 +9,10 @@
 mod changes;
 mod kills;
 mod secrets;
+mod silence;
 mod sink_kills;
 mod sinks;
+mod upstream;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -41,6 +43,15 @@ fn main() -> ExitCode {
         .test("slots", async |server, place| slots(server, place).await)
         .test("changes", async |server, place| {
             changes::changes(server, place).await
+        })
+        .test("copies", async |server, place| {
+            upstream::copies(server, place).await
+        })
+        .test("replaced", async |server, place| {
+            upstream::replaced(server, place).await
+        })
+        .test("silence", async |server, place| {
+            silence::silence(server, place).await
         })
         .test("kills", async |server, place| kills::kills(server, place).await)
         .test("sinks", async |server, place| sinks::sinks(server, place).await)

@@ -1,5 +1,6 @@
 //! A file of lines: JSON, or CSV, whose values may have line feeds in quotes.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 
@@ -11,14 +12,19 @@ use millrace_catalog::connector::files::Compression;
 use object_store::{GetOptions, GetRange, ObjectMeta};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
+use twox_hash::XxHash3_64;
 
 use super::store::{Failure, Place, broken};
 
 /// How much is read at once, and how many lines are given at once.
 const PIECE_BYTES: usize = 1 << 20;
 const LINES_MAX: usize = 16_384;
+/// UTF-8 says the order of bytes by itself.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The longest line. What is longer is no row, and is told as far as that.
 const LINE_BYTES_MAX: usize = 64 << 20;
+/// So many bytes before a place tell whether a file still is what was read so far.
+const TAIL_BYTES: usize = 4_096;
 
 /// A file that is being read.
 pub(super) struct Lines {
@@ -37,45 +43,108 @@ pub(super) struct Lines {
     passes_over: bool,
     has_quotes: bool,
     header: Option<Bytes>,
+    /// Of a file that can grow, the last bytes that were given.
+    tail: Option<Tail>,
+}
+
+/// The last bytes before a place, in the pieces in which they were read.
+#[derive(Debug, Default)]
+struct Tail {
+    pieces: VecDeque<Bytes>,
+    length: usize,
+}
+
+impl Tail {
+    fn push(&mut self, piece: Bytes) {
+        self.length += piece.len();
+        self.pieces.push_back(piece);
+        while let Some(first) = self.pieces.front()
+            && self.length - first.len() >= TAIL_BYTES
+        {
+            self.length -= first.len();
+            self.pieces.pop_front();
+        }
+    }
+
+    fn checksum(&self) -> u64 {
+        let bytes: Vec<u8> = self.pieces.iter().flatten().copied().collect();
+        XxHash3_64::oneshot(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..])
+    }
+}
+
+/// Where to go on in a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct From {
+    pub at: u64,
+    /// Whether it can grow: the checksum of what is before the place is kept then.
+    pub can_grow: bool,
+    /// The checksum that was kept.
+    pub tail: Option<u64>,
 }
 
 impl Lines {
-    /// Opens a file, and goes on behind so many bytes.
+    /// Opens a file, and goes on behind so many bytes; none: what is before them is not what it was, and so it is another file.
     pub async fn open(
         place: &Place,
         meta: &ObjectMeta,
         compression: Compression,
-        from: u64,
+        from: From,
         encoding: &Encoding,
         is_settled: bool,
-    ) -> Result<Lines, Failure> {
+    ) -> Result<Option<Lines>, Failure> {
         let (has_quotes, has_header) = match encoding {
             Encoding::Csv { has_header, .. } => (true, *has_header),
             _ => (false, false),
         };
         let path = place.shown(&meta.location);
         let mut header = None;
-        let mut begin = from;
+        let mut begin = from.at;
         if has_header && meta.size > 0 {
             let mut lines = Lines::at_place(place, meta, compression, 0, has_quotes).await?;
             header = lines.first(place, &path, is_settled).await?;
             if header.is_none() {
                 // The names are not all there yet.
-                return Ok(Lines {
+                return Ok(Some(Lines {
                     rest: BytesMut::new(),
                     ..lines
-                });
+                }));
             }
-            if from == 0 {
+            if from.at == 0 {
                 begin = lines.at;
             }
         }
-        let mut lines = Lines::at_place(place, meta, compression, begin, has_quotes).await?;
+        // Of a file that can grow what is before the place is read with it.
+        let before = if from.can_grow {
+            begin.min(TAIL_BYTES as u64)
+        } else {
+            0
+        };
+        let mut lines = Lines::at_place(place, meta, compression, begin - before, has_quotes).await?;
         lines.header = header;
+        if from.can_grow {
+            let tail = lines.take(place, &path, before as usize).await?;
+            let is_other = |kept: u64| tail.length as u64 != before || tail.checksum() != kept;
+            if from.tail.is_some_and(is_other) {
+                return Ok(None);
+            }
+            lines.tail = Some(tail);
+        }
         if compression != Compression::None {
             lines.pass(place, &path, begin).await?;
         }
-        Ok(lines)
+        Ok(Some(lines))
+    }
+
+    /// Takes the next bytes, whatever they are.
+    async fn take(&mut self, place: &Place, path: &str, count: usize) -> Result<Tail, Failure> {
+        while self.rest.len() < count && !self.is_ended {
+            self.fill(place, path).await?;
+        }
+        let taken = self.rest.split_to(count.min(self.rest.len())).freeze();
+        self.at += taken.len() as u64;
+        let mut tail = Tail::default();
+        tail.push(taken);
+        Ok(tail)
     }
 
     async fn at_place(
@@ -135,6 +204,7 @@ impl Lines {
             passes_over: false,
             has_quotes,
             header: None,
+            tail: None,
         })
     }
 
@@ -227,7 +297,14 @@ impl Lines {
             let mut line = self.rest.split_to(behind).freeze();
             self.at += behind as u64;
             self.seen = 0;
+            if let Some(tail) = &mut self.tail {
+                tail.push(line.clone());
+            }
             line.truncate(length);
+            // What some editors put before the first character.
+            if at == 0 && line.starts_with(BYTE_ORDER_MARK) {
+                line.advance(BYTE_ORDER_MARK.len());
+            }
             if line.last() == Some(&b'\r') {
                 line.truncate(line.len() - 1);
             }
@@ -262,6 +339,11 @@ impl Lines {
     /// Where the next line begins, in bytes without compression.
     pub fn at(&self) -> u64 {
         self.at
+    }
+
+    /// The checksum of what is before that, if the file can grow.
+    pub fn tail(&self) -> Option<u64> {
+        self.tail.as_ref().map(Tail::checksum)
     }
 
     /// The line that has the names.

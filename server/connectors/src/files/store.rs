@@ -57,12 +57,7 @@ impl Place {
             FilesPlace::Directory(path) => {
                 let what = format!("directory \"{}\"", path.display());
                 let failed = |why: &str| ConnectorError::passing(format!("{what}: {why}"));
-                let metadata = tokio::fs::metadata(path)
-                    .await
-                    .map_err(|error| failed(&error.to_string()))?;
-                if !metadata.is_dir() {
-                    return Err(failed("it is not a directory"));
-                }
+                check_directory(path).await.map_err(|why| failed(&why))?;
                 let root = path.clone();
                 // It follows links, whatever is behind them.
                 let opened =
@@ -117,6 +112,16 @@ impl Place {
             what,
             root: None,
         })
+    }
+
+    /// Looks whether a directory is there: one that is not would have no files, and nobody would hear of it.
+    ///
+    /// # Errors
+    /// It is not, or is no directory.
+    pub async fn check(&self) -> Result<(), ConnectorError> {
+        let Some(root) = &self.root else { return Ok(()) };
+        let checked = check_directory(root).await;
+        checked.map_err(|why| ConnectorError::passing(format!("{}: {why}", self.what)))
     }
 
     /// All files.
@@ -185,6 +190,16 @@ impl Place {
             }
             _ => Failure::Store(ConnectorError::passing(said)),
         }
+    }
+}
+
+async fn check_directory(path: &std::path::Path) -> Result<(), String> {
+    let metadata = tokio::fs::metadata(path)
+        .await
+        .map_err(|error| error.to_string())?;
+    match metadata.is_dir() {
+        true => Ok(()),
+        false => Err("it is not a directory".to_owned()),
     }
 }
 

@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_catalog::connector::postgres::PostgresDef;
 use pgwire_replication::{Lsn, PgWireError, ReplicationClient, ReplicationEvent};
 
 use super::pgoutput::{self, Message, TableInfo};
-use super::{ANSWER, at, of_stream, replication, silent};
+use super::{ANSWER, SILENCE, at, of_stream, replication, silent, silent_for};
 use crate::source::ConnectorError;
 
 /// What comes out of the slot.
 pub struct Follower {
     client: ReplicationClient,
     tables: BTreeMap<u32, Arc<TableInfo>>,
+    /// When the server last said something.
+    heard: Instant,
 }
 
 /// One thing that comes.
@@ -54,20 +56,21 @@ impl Follower {
         Ok(Follower {
             client,
             tables: BTreeMap::new(),
+            heard: Instant::now(),
         })
     }
 
     /// What comes next. If the call is dropped, nothing is lost.
     ///
     /// # Errors
-    /// The connection is lost; the server tells what we do not understand.
+    /// The connection is lost, or nothing came for too long; the server tells what we do not understand.
     pub async fn next(&mut self, def: &PostgresDef) -> Result<Event, ConnectorError> {
         loop {
-            let received = self
-                .client
-                .recv()
-                .await
-                .map_err(|error| of_stream(&def.place, &error))?;
+            let until = tokio::time::Instant::from_std(self.heard + SILENCE);
+            let received = tokio::time::timeout_at(until, self.client.recv()).await;
+            let received = received.map_err(|_| silent_for(&def.place, SILENCE))?;
+            self.heard = Instant::now();
+            let received = received.map_err(|error| of_stream(&def.place, &error))?;
             let Some(event) = received else {
                 return Err(ConnectorError::passing(format!(
                     "{} has ended the connection",

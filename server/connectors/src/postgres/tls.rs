@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_catalog::connector::postgres::{PostgresPlace, TlsMode};
+use socket2::{SockRef, TcpKeepalive};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener};
@@ -23,7 +24,7 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-use super::{ANSWER, at, silent};
+use super::{ANSWER, SILENCE, at, silent};
 use crate::source::ConnectorError;
 
 /// Asks for TLS: the length of the message, and a number that is no version.
@@ -58,6 +59,7 @@ async fn connect_in_time(place: &PostgresPlace) -> Result<Connected, ConnectorEr
         .await
         .map_err(io)?;
     stream.set_nodelay(true).map_err(io)?;
+    notice_the_end(&stream).map_err(io)?;
     let plain = |stream| {
         Ok(Connected {
             wire: Box::new(stream),
@@ -80,6 +82,18 @@ async fn connect_in_time(place: &PostgresPlace) -> Result<Connected, ConnectorEr
         wire: Box::new(stream.map_err(|error| failed(format!("TLS: {error}")))?),
         is_protected: true,
     })
+}
+
+/// Has the system look whether the other side is still there, though nothing is said, and whether what is said arrives.
+fn notice_the_end(stream: &TcpStream) -> std::io::Result<()> {
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new()
+        .with_time(SILENCE / 2)
+        .with_interval(SILENCE / 6);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(SILENCE))?;
+    Ok(())
 }
 
 /// A directory with a socket that leads to the server, if the connection to it has TLS. Who comes first has it.

@@ -7,6 +7,7 @@
 //! JSON, which PostgreSQL itself reads as the types of the table's columns (`json_populate_recordset`).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,12 +17,18 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use super::{at, client, literal, message, of_client, quoted};
+use super::{ANSWER, at, client, literal, message, of_client, quoted, silent_for, within};
 use crate::source::ConnectorError;
 use crate::target::{Message, Reached, Said, Writer};
 
 /// The table in which it stands how far each sink is, in the schema of the table that is written.
 const PROGRESS: &str = "millrace_sinks";
+/// How long a statement there waits for locks, and how long it may take. For each the server has `ANSWER` more to say so: a connection
+/// that is silent for longer is lost.
+const LOCKS: Duration = Duration::from_secs(10);
+const STATEMENT: Duration = Duration::from_secs(60);
+/// How long the end of a connection may take.
+const CLOSING: Duration = Duration::from_secs(2);
 /// Rows and bytes that go there with one statement.
 const ROWS_MAX: usize = 10_000;
 const BYTES_MAX: usize = 8 << 20;
@@ -111,11 +118,10 @@ impl PostgresWriter {
 
     /// Runs the statements of a step, inside a transaction.
     async fn run(&self, reached: Reached, messages: Vec<Message>) -> Result<(), ConnectorError> {
-        let failed = |error: tokio_postgres::Error| self.error(&error);
         let (next, sum) = (reached.next as i64, i64::from(reached.sum));
         let parameters: [&(dyn ToSql + Sync); 4] = [&next, &sum, &self.id, &self.holder];
-        let changed = self.client.execute(&self.statements.progress, &parameters).await;
-        if changed.map_err(failed)? == 0 {
+        let changing = self.client.execute(&self.statements.progress, &parameters);
+        if within(&self.target.place, LOCKS + ANSWER, changing).await? == 0 {
             return Err(self.not_ours().await?);
         }
         let (gone, put): (Vec<Message>, Vec<Message>) =
@@ -165,14 +171,11 @@ impl PostgresWriter {
             array.push(b']');
             let array =
                 String::from_utf8(array).map_err(|error| ConnectorError::passing(error.to_string()))?;
-            let executed = self.client.execute(sql, &[&array]).await;
-            executed.map_err(|error| self.error(&error))?;
+            let parameters: [&(dyn ToSql + Sync); 1] = [&array];
+            let executing = self.client.execute(sql, &parameters);
+            within(&self.target.place, STATEMENT + ANSWER, executing).await?;
         }
         Ok(())
-    }
-
-    fn error(&self, error: &tokio_postgres::Error) -> ConnectorError {
-        of_client(&self.target.place, error)
     }
 }
 
@@ -183,18 +186,22 @@ impl Writer for PostgresWriter {
     }
 
     async fn write(&mut self, reached: Reached, messages: Vec<Message>) -> Result<(), ConnectorError> {
-        let begun = self.client.batch_execute(&self.statements.begin).await;
-        begun.map_err(|error| self.error(&error))?;
+        let place = &self.target.place;
+        within(
+            place,
+            LOCKS + ANSWER,
+            self.client.batch_execute(&self.statements.begin),
+        )
+        .await?;
         self.run(reached, messages).await?;
-        let committed = self.client.batch_execute("COMMIT").await;
-        committed.map_err(|error| self.error(&error))?;
+        within(place, STATEMENT + ANSWER, self.client.batch_execute("COMMIT")).await?;
         self.reached = Some(reached);
         Ok(())
     }
 
     async fn close(&self) {
         // What is open there is undone. A connection that is gone has been told.
-        let _ = self.client.batch_execute("ROLLBACK").await;
+        let _ = tokio::time::timeout(CLOSING, self.client.batch_execute("ROLLBACK")).await;
     }
 }
 
@@ -252,10 +259,12 @@ async fn connected(postgres: &PostgresSink) -> Result<(PostgresTarget, Client), 
         .map_err(|error| ConnectorError::lasting(error.message, "Create the sink again."))?;
     let client = client(&target.place).await?;
     // Whoever keeps a lock there keeps the sink waiting, and not for ever; and our own are not kept by a connection that is gone.
-    let settings = "SET lock_timeout = '10s'; SET statement_timeout = '60s'; \
-         SET idle_in_transaction_session_timeout = '60s'";
-    let set = client.batch_execute(settings).await;
-    set.map_err(|error| of_client(&target.place, &error))?;
+    let (locks, statement) = (LOCKS.as_secs(), STATEMENT.as_secs());
+    let settings = format!(
+        "SET lock_timeout = '{locks}s'; SET statement_timeout = '{statement}s'; \
+         SET idle_in_transaction_session_timeout = '{statement}s'"
+    );
+    within(&target.place, ANSWER, client.batch_execute(&settings)).await?;
     Ok((target, client))
 }
 
@@ -266,13 +275,15 @@ async fn create_progress(client: &Client, target: &PostgresTarget) -> Result<(),
     if found.iter().flatten().any(Option::is_some) {
         return Ok(());
     }
-    let made = client
-        .batch_execute(&format!(
-            "CREATE TABLE IF NOT EXISTS {} (sink text PRIMARY KEY, holder text NOT NULL, target text NOT NULL, \
-             next bigint, sum bigint)",
-            progress(target)
-        ))
-        .await;
+    let sql = format!(
+        "CREATE TABLE IF NOT EXISTS {} (sink text PRIMARY KEY, holder text NOT NULL, target text NOT NULL, \
+         next bigint, sum bigint)",
+        progress(target)
+    );
+    let making = tokio::time::timeout(LOCKS + ANSWER, client.batch_execute(&sql));
+    let made = making
+        .await
+        .map_err(|_| silent_for(&target.place, LOCKS + ANSWER))?;
     made.map_err(|error| match error.code() {
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) => ConnectorError::lasting(
             format!("{}: {}", at(&target.place), message(&error)),
@@ -430,8 +441,7 @@ async fn rows(
     target: &PostgresTarget,
     sql: &str,
 ) -> Result<Vec<Vec<Option<String>>>, ConnectorError> {
-    let failed = |error: tokio_postgres::Error| of_client(&target.place, &error);
-    super::texts(client, sql).await.map_err(failed)
+    within(&target.place, LOCKS + ANSWER, super::texts(client, sql)).await
 }
 
 fn made_again(target: &PostgresTarget) -> ConnectorError {

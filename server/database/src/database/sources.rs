@@ -9,6 +9,7 @@
 //! checkpoint is needed. When retention removes the newest note, the catalog has the place. A write waits for room as any other
 //! does; meanwhile nothing is fetched. Rows of a generator are a function of their number, and the log tells how many there are.
 
+mod filling;
 mod following;
 mod generating;
 mod news;
@@ -100,6 +101,8 @@ pub struct Progress {
     /// The time of the newest record that was read, in milliseconds since 1970-01-01 00:00 UTC.
     pub newest_ms: Option<i64>,
     pub error: Option<String>,
+    /// How often it has failed since it was started.
+    failures: u32,
     /// When the next rows of a generator are due, in microseconds, if it has a rate.
     due: Option<i64>,
 }
@@ -178,11 +181,13 @@ impl Sources {
                     position,
                     times,
                     tables,
+                    oids,
                 } = note;
                 let place = Place {
                     position,
                     times,
                     tables,
+                    oids,
                 };
                 found.entry(source).or_default().advance(place);
             }
@@ -546,6 +551,7 @@ mod tests {
             },
             times: None,
             tables: BTreeMap::new(),
+            oids: BTreeMap::new(),
         };
         LogNote {
             written_at_ms: 0,

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::FieldRef;
@@ -15,7 +14,7 @@ use millrace_connectors::news::New;
 use millrace_connectors::postgres::{Cell, ColumnInfo, Message, Server, TableInfo};
 use millrace_connectors::source::ConnectorError;
 use millrace_planner::RelationId;
-use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::error::SqlResult;
 use millrace_postgres::types::parse;
 use millrace_storage::ObjectId;
 
@@ -23,12 +22,8 @@ use super::news::{Wanted, Watch};
 use super::place::Place;
 use super::tables::Target;
 use super::task::End;
-use super::{State, Task};
 use crate::database::Database;
 use crate::database::rows::RowBuilder;
-
-/// How soon it is looked again for a source that is being started again.
-const RESTART: Duration = Duration::from_millis(10);
 
 /// The table.
 pub(super) struct Following {
@@ -106,7 +101,12 @@ impl Following {
     }
 
     /// Refuses what cannot be followed. Tells the columns that are only there, each with its type.
-    pub async fn check(&self, def: &PostgresDef, server: &Server) -> Result<Vec<New>, ConnectorError> {
+    pub async fn check(
+        &self,
+        def: &PostgresDef,
+        server: &Server,
+        is_copied: bool,
+    ) -> Result<Vec<New>, ConnectorError> {
         let UpstreamTable { schema, name, .. } = &self.upstream;
         let upstream = server.table(def, schema, name).await?;
         if let Some(field) = self
@@ -115,6 +115,16 @@ impl Following {
             .find(|field| !upstream.columns.contains_key(field.name()))
         {
             return Err(no_column(field.name(), schema, name));
+        }
+        let is_hidden = |field: &&FieldRef| !upstream.readable.contains(field.name());
+        if !is_copied && self.fields.iter().any(|field| is_hidden(&field)) {
+            return Err(ConnectorError::lasting(
+                format!(
+                    "role \"{}\" may not read {schema}.{name} upstream",
+                    def.place.user
+                ),
+                format!("Run there: GRANT SELECT ON {schema}.{name} TO {}", def.place.user),
+            ));
         }
         if let Some(key) = self
             .key
@@ -379,42 +389,6 @@ pub(super) fn news(
         }
     }
     None
-}
-
-impl Database {
-    /// Waits until a table that follows a server has its rows.
-    ///
-    /// # Errors
-    /// Why it does not get them.
-    pub async fn table_is_copied(&self, source: ObjectId, table: ObjectId) -> SqlResult<()> {
-        loop {
-            let task = |tasks: &BTreeMap<ObjectId, Task>| Some(tasks.get(&source)?.progress.clone());
-            let Some(mut progress) = task(&self.sources.tasks.lock()) else {
-                return Ok(());
-            };
-            let ended = progress
-                .wait_for(|progress| {
-                    progress.place.tables.contains_key(&table.0) || progress.state == State::Failed
-                })
-                .await;
-            let ended = ended.map(|progress| match progress.state {
-                State::Failed => Some(progress.error.clone()),
-                _ => None,
-            });
-            match ended {
-                Ok(None) => return Ok(()),
-                Ok(Some(error)) => {
-                    return Err(SqlError::new(
-                        SqlState::ObjectNotInPrerequisiteState,
-                        error.unwrap_or_else(|| "the source has failed".to_owned()),
-                    ));
-                }
-                Err(_) if self.is_paused(source)? => return Ok(()),
-                // It is started again, for a column that is to be added first, say.
-                Err(_) => tokio::time::sleep(RESTART).await,
-            }
-        }
-    }
 }
 
 /// The value of a column.

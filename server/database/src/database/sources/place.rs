@@ -17,6 +17,9 @@ pub struct Place {
     /// Of tables that were copied the positions at which that was, by their ids.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<u64, i64>,
+    /// Which tables those were there, by the same ids.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub oids: BTreeMap<u64, u32>,
 }
 
 /// How far the watermarks are of what was read.
@@ -37,6 +40,7 @@ impl Place {
         self.position.advance(later.position);
         self.times = later.times;
         self.tables = later.tables;
+        self.oids = later.oids;
     }
 
     /// From a fact of the catalog, which was a position alone before there were watermarks of splits.
@@ -60,6 +64,9 @@ pub(super) struct Note {
     pub times: Option<Times>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<u64, i64>,
+    /// Which tables those were there, by the same ids.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub oids: BTreeMap<u64, u32>,
 }
 
 /// The source whose place a note tells, if it tells one.
@@ -96,6 +103,7 @@ mod tests {
                 set_back: None,
             }),
             tables: [(9, 8)].into(),
+            oids: [(9, 16_384)].into(),
         };
         serde_json::to_vec(&note).unwrap()
     }
@@ -113,6 +121,9 @@ mod tests {
     fn a_fact_of_before_is_read() {
         let place = Place::of_fact(br#"{"of": "t", "splits": {"0": 5}}"#).unwrap();
         assert_eq!(place.position.splits, [(0, 5)].into());
+        let without =
+            Place::of_fact(br#"{"position": {"of": "1", "splits": {"0": 5}}, "tables": {"9": 8}}"#).unwrap();
+        assert_eq!((without.tables, without.oids), ([(9, 8)].into(), BTreeMap::new()));
         let bytes = serde_json::to_vec(&place).unwrap();
         assert_eq!(Place::of_fact(&bytes).unwrap(), place);
     }

@@ -271,6 +271,7 @@ impl Reading {
             position: next.position.clone(),
             times: next.times.clone(),
             tables: BTreeMap::new(),
+            oids: BTreeMap::new(),
         };
         let written = write_down(&self.runtime, changes, locks.as_ref(), &note, stopped).await?;
         if let Some(times) = &next.times {

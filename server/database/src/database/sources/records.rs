@@ -285,12 +285,16 @@ impl Files {
             let rows = block.map_err(|error| failed(error.to_string()))?.changes.rows;
             let texts = |number: usize| rows.column(number).as_string::<i32>();
             let numbers = |number: usize| rows.column(number).as_primitive::<Int64Type>();
-            files.extend((0..rows.num_rows()).map(|row| FileRead {
-                path: texts(1).value(row).to_owned(),
-                identity: texts(2).value(row).to_owned(),
-                bytes: numbers(3).value(row) as u64,
-                records: numbers(4).value(row) as u64,
-                broken: None,
+            files.extend((0..rows.num_rows()).map(|row| {
+                let (identity, seen) = FileRead::of_kept_identity(texts(2).value(row));
+                FileRead {
+                    path: texts(1).value(row).to_owned(),
+                    identity,
+                    bytes: numbers(3).value(row) as u64,
+                    records: numbers(4).value(row) as u64,
+                    broken: None,
+                    seen,
+                }
             }));
         }
         Ok(files)
@@ -320,7 +324,7 @@ impl Files {
             Arc::new(TimestampMicrosecondArray::from_value(now, files.len()).with_timezone("UTC"))
                 as ArrayRef,
             text(&|file| file.path.clone()),
-            text(&|file| file.identity.clone()),
+            text(&FileRead::kept_identity),
             number(&|file| file.bytes),
             number(&|file| file.records),
         ];

@@ -6,6 +6,8 @@
 //! What was committed together is written together; where there is more than one transaction to be had, several are one write. A table
 //! that is new is copied first, at a snapshot: of what is committed behind that nothing is left out, and nothing is taken twice.
 
+mod copying;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
@@ -16,21 +18,23 @@ use arrow::datatypes::SchemaRef;
 use millrace_catalog::connector::postgres::{Postgres, PostgresDef};
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::decode::BadRecord;
-use millrace_connectors::postgres::{self, Event, Follower, Message, Server, Snapshot, TableInfo, lsn_text};
+use millrace_connectors::postgres::{
+    Event, Followed, Follower, Message, Server, TableInfo, lsn_text, made_again,
+};
 use millrace_connectors::source::{ConnectorError, Record};
 use millrace_engine::{Runtime, TableLocks};
 use millrace_planner::RelationId;
 use millrace_postgres::error::{SqlError, SqlResult};
 use millrace_postgres::from_internal;
 use millrace_schedule::cpu::QueryClass;
-use millrace_storage::{ChangeBatch, ObjectId, StorageError};
+use millrace_storage::{ChangeBatch, ObjectId};
 use tokio::sync::watch;
 
 use super::following::{ByName, Following, Gathered, Made, news};
 use super::place::{Note, Place};
 use super::records::Errors;
 use super::task::{End, Retry, Stopped, of_runtime, of_sql, told, write_down};
-use super::{Progress, State, facts};
+use super::{Progress, State};
 use crate::database::Database;
 
 /// After so many changes what is whole is written, though there is more.
@@ -158,18 +162,16 @@ impl Replicating {
                 )));
             }
             place.position.of = Some(server.system.clone());
+            let followed = self.followed(&tables, &place);
             for table in tables.values().flatten() {
-                let new = table.check(&self.def, &server).await?;
+                let is_copied = place.tables.contains_key(&table.id.0);
+                let new = table.check(&self.def, &server, is_copied).await?;
                 // Of one that is not copied yet all columns are; what others lack comes with the first change that has it.
-                if !place.tables.contains_key(&table.id.0)
-                    && let Some(wanted) = table.consider(new)?
-                {
+                if !is_copied && let Some(wanted) = table.consider(new)? {
                     return Err(End::Wants(wanted));
                 }
             }
-            server
-                .publish(&self.def, &tables.keys().cloned().collect())
-                .await?;
+            server.publish(&self.def, &followed).await?;
             self.copy_new(&server, &tables, &mut place, stopped).await?;
             let follower = Follower::start(&self.def, lsn(&place).unwrap_or_default()).await?;
             Ok::<_, End>((tables, server, follower))
@@ -187,6 +189,22 @@ impl Replicating {
             .await;
         follower.close().await;
         outcome
+    }
+
+    /// The tables as the server knows them. One that was dropped here meanwhile needs nothing.
+    fn followed(&self, tables: &ByName, place: &Place) -> Vec<Followed> {
+        let catalog = self.db.upgrade().map(|db| db.catalog());
+        let is_here = |table: &&Arc<Following>| {
+            (catalog.as_ref()).is_some_and(|catalog| catalog.object(table.id).is_some())
+        };
+        let followed = |table: &Arc<Following>| Followed {
+            schema: table.upstream.schema.clone(),
+            name: table.upstream.name.clone(),
+            columns: table.column_names(),
+            is_copied: place.tables.contains_key(&table.id.0),
+            oid: place.oids.get(&table.id.0).copied(),
+        };
+        tables.values().flatten().filter(is_here).map(followed).collect()
     }
 
     /// The tables that follow the server now.
@@ -209,118 +227,6 @@ impl Replicating {
             }
         }
         Ok(tables)
-    }
-
-    /// Copies the tables that were not, and makes the slot.
-    async fn copy_new(
-        &self,
-        server: &Server,
-        tables: &ByName,
-        place: &mut Place,
-        stopped: &Stopped,
-    ) -> Result<(), End> {
-        let def = &self.def;
-        let again = "Rows already read are kept. To start over, create a new stream and tables.";
-        let of_storage = |error: StorageError| ConnectorError::passing(error.to_string());
-        let db = self.db.upgrade().ok_or(End::Stopped)?;
-        let [_, _, making] = facts(self.id);
-        let new: Vec<&Arc<Following>> = (tables.values().flatten())
-            .filter(|table| !place.tables.contains_key(&table.id.0))
-            .collect();
-        let snapshot = match (lsn(place), server.slot(def).await?) {
-            (None, slot) => {
-                // One that was made before a crash is of no use: its snapshot is gone.
-                if slot.is_some() {
-                    match db.store().catalog().fact(&making).map_err(of_storage)? {
-                        Some(_) => server.drop_slot(def).await?,
-                        None => return Err(slot_is_there(def).into()),
-                    }
-                }
-                db.store().catalog().put_fact(&making, b"1").map_err(of_storage)?;
-                postgres::snapshot(def, false).await?
-            }
-            (Some(_), None) => {
-                let what = format!("slot \"{}\" was dropped: changes since then are lost", def.slot);
-                return Err(ConnectorError::lasting(what, again).into());
-            }
-            (Some(_), Some(slot)) if slot.is_lost => {
-                let what = format!(
-                    "slot \"{}\" has lost changes that were not read (max_slot_wal_keep_size)",
-                    def.slot
-                );
-                return Err(ConnectorError::lasting(what, again).into());
-            }
-            (Some(at), Some(slot)) if slot.confirmed > at => {
-                let what = format!(
-                    "slot \"{}\" is at {} but was read up to {}: it was recreated, or another client reads it",
-                    def.slot,
-                    lsn_text(slot.confirmed),
-                    lsn_text(at)
-                );
-                return Err(ConnectorError::lasting(what, again).into());
-            }
-            _ if new.is_empty() => return Ok(()),
-            _ => postgres::snapshot(def, true).await?,
-        };
-        place.position.splits.entry(0).or_insert(snapshot.lsn);
-        let mut rows = 0;
-        for table in &new {
-            rows += self.copy(server, &snapshot, table).await?;
-        }
-        place
-            .tables
-            .extend(new.iter().map(|table| (table.id.0, snapshot.lsn)));
-        let copied = Transaction {
-            lsn: snapshot.lsn,
-            at: self.runtime.now(),
-            changes: rows,
-        };
-        // With this it is so: until then a start copies again.
-        self.write(vec![], &[copied], &[], place, stopped).await
-    }
-
-    /// Copies one table; returns how many rows it has.
-    async fn copy(
-        &self,
-        server: &Server,
-        snapshot: &Snapshot,
-        table: &Arc<Following>,
-    ) -> Result<usize, ConnectorError> {
-        let locks = self
-            .runtime
-            .lock_tables(&[table.relation])
-            .await
-            .map_err(of_runtime)?;
-        // What a copy that was broken off has left.
-        let left = self.rows_of(&locks, table)?;
-        if left.num_rows() > 0 {
-            let gone = ChangeBatch {
-                weights: Some(vec![-1; left.num_rows()].into()),
-                rows: left,
-            };
-            let gone = self.runtime.append(vec![(table.relation, gone)], Some(&locks));
-            gone.await.map_err(of_runtime)?;
-        }
-        let (mut copied, mut read) = (0, 0);
-        let columns = table.column_names();
-        let upstream = (&*table.upstream.schema, &*table.upstream.name);
-        let mut copying = server.copy(&self.def, snapshot, upstream, &columns).await?;
-        while let Some(rows) = copying.next().await? {
-            let gathered = Gathered::copied(table, read, rows);
-            read += gathered.len();
-            let made = self.make(table, gathered).await?;
-            let position = |_: usize| snapshot.lsn;
-            let mut changes = Vec::from_iter(self.bad(&made, &made.changes.bad, &position)?);
-            for (_, rows) in made.changes.puts {
-                copied += rows.num_rows();
-                changes.push((table.relation, ChangeBatch::insertions(rows)));
-            }
-            self.runtime
-                .append(changes, Some(&locks))
-                .await
-                .map_err(of_runtime)?;
-        }
-        Ok(copied)
     }
 
     fn rows_of(&self, locks: &TableLocks, table: &Following) -> Result<RecordBatch, ConnectorError> {
@@ -430,8 +336,10 @@ impl Replicating {
                 None => {}
             }
             if asked.elapsed() > LAG_EVERY {
-                let behind = server.behind(&self.def).await.ok();
-                self.progress.send_modify(|progress| progress.lag_bytes = behind);
+                let behind = server.behind(&self.def).await?;
+                self.progress
+                    .send_modify(|progress| progress.lag_bytes = Some(behind));
+                server.check(&self.def, &self.followed(tables, place)).await?;
                 asked = Instant::now();
             }
             let is_enough = batch.positions.len() >= CHANGES_MAX || batch.bytes > TRANSACTION_BYTES_MAX / 4;
@@ -462,10 +370,13 @@ impl Replicating {
         message: &Message,
         of: &[Arc<TableInfo>],
         tables: &ByName,
-        (at, place): (i64, &Place),
+        (at, place): (i64, &mut Place),
         told_of: &mut BTreeSet<String>,
     ) -> Result<(), ConnectorError> {
         for info in of {
+            if told_of.insert(format!("{}/{}.{}", info.id, info.schema, info.name)) {
+                check_identity(tables, info, (at, place))?;
+            }
             let name = (info.schema.clone(), info.name.clone());
             for table in tables.get(&name).into_iter().flatten() {
                 // What the copy has already is not taken again.
@@ -540,6 +451,7 @@ impl Replicating {
             position: place.position.clone(),
             times: None,
             tables: place.tables.clone(),
+            oids: place.oids.clone(),
         };
         let written = write_down(&self.runtime, changes, Some(&locks), &note, stopped).await?;
         drop(locks);
@@ -581,6 +493,31 @@ impl Replicating {
         let rows = rows.map_err(|error| ConnectorError::passing(error.to_string()))?;
         Ok(ChangeBatch::insertions(rows))
     }
+}
+
+/// Refuses the changes of another table than the one that was copied: it was dropped and made again, or its name is another's now. Which one
+/// a server of before has copied is not known: then it is the first that comes.
+fn check_identity(
+    tables: &ByName,
+    info: &TableInfo,
+    (at, place): (i64, &mut Place),
+) -> Result<(), ConnectorError> {
+    for table in tables.values().flatten() {
+        // What the copy has already may be of a table that had the name before.
+        if place.tables.get(&table.id.0).is_none_or(|since| at < *since) {
+            continue;
+        }
+        let upstream = &table.upstream;
+        let has_name = upstream.schema == info.schema && upstream.name == info.name;
+        match place.oids.get(&table.id.0) {
+            Some(oid) if (*oid == info.id) != has_name => {
+                return Err(made_again(&upstream.schema, &upstream.name));
+            }
+            None if has_name => drop(place.oids.insert(table.id.0, info.id)),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Up to where the server's log was read.

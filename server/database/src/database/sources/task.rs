@@ -86,6 +86,7 @@ impl<'t> Retry<'t> {
                 false => State::Retrying,
             };
             progress.error = Some(shown.clone());
+            progress.failures += 1;
         });
         if error.is_final {
             tracing::error!(stream = self.name, error = shown, "a source failed");

@@ -1,5 +1,6 @@
 //! Streams of PostgreSQL servers, and tables that follow those there.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -11,6 +12,7 @@ use millrace_database::database::sources::State;
 use millrace_parser::ast::ColumnDefinition;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types::{SqlType, timestamptz};
+use tokio::sync::oneshot;
 
 use super::New;
 use crate::names;
@@ -100,14 +102,30 @@ pub(super) fn source_of(session: &Session, new: &New<'_>) -> SqlResult<Option<Ar
     }
 }
 
-/// Has the table filled, and waits until it is; if it cannot be, nothing is left of it.
-pub(super) async fn fill(session: &Arc<Session>, source: &Object, table: &Object) -> SqlResult<()> {
-    let db = session.database();
-    db.restart_source(source, async || Ok(())).await?;
-    let Err(error) = db.table_is_copied(source.id, table.id).await else {
-        return Ok(());
-    };
-    session.ddl().await?.drop(&[table.id].into()).await?;
-    db.restart_source(source, async || Ok(())).await?;
-    Err(error)
+/// Has the table filled, and waits until it is; if it cannot be, or the statement ends before, nothing is left of it.
+pub(super) async fn fill(session: &Arc<Session>, source: &Arc<Object>, table: &Object) -> SqlResult<()> {
+    // The definition is there; the statement can still be ended.
+    let may_go_on = session.running().reopen();
+    let db = Arc::clone(session.database());
+    let (source, table) = (Arc::clone(source), table.id);
+    // A statement that is ended is dropped where it waits: what undoes it is a task of its own, and sees that by its end of this.
+    let (waits, ended) = oneshot::channel::<Infallible>();
+    let filling = tokio::spawn(async move {
+        let filled = async {
+            may_go_on?;
+            db.restart_source(&source, async || Ok(())).await?;
+            db.table_is_copied(source.id, table).await
+        };
+        let filled = tokio::select! {
+            filled = filled => filled,
+            _ = ended => Err(SqlError::new(SqlState::QueryCanceled, "the statement was ended")),
+        };
+        if filled.is_err() {
+            db.drop_unfilled(&source, table).await?;
+        }
+        filled
+    });
+    let filled = filling.await;
+    drop(waits);
+    filled.map_err(|error| SqlError::internal(format!("filling: {error}")))?
 }
