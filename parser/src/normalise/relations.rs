@@ -61,10 +61,7 @@ fn ends_insert_into(before: &[TokenWithSpan]) -> bool {
     };
     let name = before[..end].iter().rev().take_while(is_of_name).count();
     let into = end - name;
-    name > 0
-        && into >= 2
-        && is_word(before.get(into - 1), "INTO")
-        && is_word(before.get(into - 2), "INSERT")
+    name > 0 && into >= 2 && is_word(before.get(into - 1), "INTO") && is_word(before.get(into - 2), "INSERT")
 }
 
 /// ONLY before a relation, and the parentheses that it may have around it.
@@ -100,7 +97,9 @@ fn with_descendants(tokens: &mut Tokens) {
         let ends = match tokens.get(at + 1).map(|next| &next.token) {
             None | Some(Token::Comma | Token::RParen | Token::SemiColon) => true,
             Some(Token::Word(word)) if word.quote_style.is_none() => {
-                let joins = ["join", "inner", "left", "right", "full", "cross", "natural", "set"];
+                let joins = [
+                    "join", "inner", "left", "right", "full", "cross", "natural", "set",
+                ];
                 let word = word.value.to_ascii_lowercase();
                 is_reserved(&word) || joins.contains(&word.as_str())
             }
@@ -167,8 +166,16 @@ mod tests {
                 "SELECT substring(a FROM (b * c)), count(*) FROM t FETCH FIRST 1 ROW ONLY",
             ),
         ] {
-            let written = parse_one(written).unwrap().to_string().replace('(', "").replace(')', "");
-            let plain = parse_one(plain).unwrap().to_string().replace('(', "").replace(')', "");
+            let written = parse_one(written)
+                .unwrap()
+                .to_string()
+                .replace('(', "")
+                .replace(')', "");
+            let plain = parse_one(plain)
+                .unwrap()
+                .to_string()
+                .replace('(', "")
+                .replace(')', "");
             assert_eq!(written, plain);
         }
     }

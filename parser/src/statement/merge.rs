@@ -28,7 +28,10 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Statement> {
         }
         let clause = clause(reader)?;
         let is_same = |before: &MergeClause| before.clause_kind == clause.clause_kind;
-        if clauses.iter().any(|before| is_same(before) && before.predicate.is_none()) {
+        if clauses
+            .iter()
+            .any(|before| is_same(before) && before.predicate.is_none())
+        {
             let message = "unreachable WHEN clause specified after unconditional WHEN clause";
             return Err(Failure::invalid(message, at));
         }

@@ -4,6 +4,7 @@
 //! PostgreSQL and errors read the same. Floats and numerics are rounded to integers, not cut. Whatever DataFusion's own
 //! cast does equally well becomes that cast when the plan is simplified, so that its optimizer rules apply.
 
+mod json_values;
 mod rows;
 
 use std::sync::Arc;
@@ -362,6 +363,9 @@ fn with_all_digits(from: &Field, to: &Field, values: &ArrayRef) -> Result<ArrayR
     if is_text(values.data_type()) {
         let texts = arrow::compute::cast(&as_texts(from, values), &DataType::Utf8)?;
         let texts = texts.as_string::<i32>();
+        if json_values::converts(from, to) {
+            return json_values::converted(to, texts);
+        }
         return Ok(parse::column(to, texts).map_err(|cell| *cell.error)?);
     }
     if let (DataType::Duration(_), DataType::Interval(_)) = (values.data_type(), target) {

@@ -248,7 +248,8 @@ mod tests {
         // The fifth year before Christ is year -4.
         assert_eq!(begin("decade", day(-4, 7, 1)), Some(day(-10, 1, 1)));
         assert_eq!(begin("week", -1), Some(day(1969, 12, 29)));
-        assert_eq!(begin("day", i64::MIN), None);
+        assert_eq!(begin("day", i64::MIN), Some(i64::MIN));
+        assert_eq!(begin("day", i64::MIN + 1), None);
         assert!(Unit::named("fortnight").is_err());
     }
 }

@@ -21,7 +21,7 @@ select coalesce(d, 'nope') from t5;
 select coalesce(d, i4::text) from t5;
 select coalesce(bo, 'x'::text) from t5;
 select iv between '1 h' and '1 mon', iv in ('1 day', '24:00') from t5;
-select array[d,'2021-01-01'], array[bo,'f'], array[iv,'1 h'], array[b,'\x01'], array[j,'{}'], array[n,'2'] from t5;
+select array[d,'2021-01-01'], array[bo,'f'], array[iv,'1 h'], array[b,'\x01'], array[j,'{}']::text, array[n,'2'] from t5;
 select id2 from (select time '10:00' as id2) s where id2 + interval '1 h' > '10:30';
 select t + interval '1 h' from (select time '10:00' as t) s;
 with q as (select time '10:00' as t) select t - interval '1 h' from q;

@@ -22,9 +22,9 @@ SELECT rank() OVER (ORDER BY NULL) FROM refused;
 SELECT * FROM refused JOIN refusing;
 SELECT * FROM refused INNER JOIN refusing;
 SELECT * FROM refused JOIN refusing JOIN refused r ON true;
+-- refused 42601: joins within each other are put in parentheses
 SELECT count(*) FROM refused JOIN refusing JOIN refused r ON true ON false;
 SELECT DISTINCT FROM refused;
-SELECT ALL FROM refused;
 SELECT "";
 SELECT 1 AS "";
 SELECT * FROM "";

@@ -84,3 +84,5 @@ CREATE MATERIALIZED VIEW as_texts AS SELECT id, f::text AS f, jb::text AS jb, v:
 SELECT octet_length(f), f LIKE 'a', jb || 'x', v || u FROM as_texts ORDER BY id;
 SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'as_texts'::regclass AND attnum > 0 ORDER BY attnum;
 DROP TABLE texts CASCADE;
+select x from (values (-1.5::float8),(2.5)) v(x);
+select x::int2 from (values (-2.5::float8),(0.5)) v(x) order by 1;

@@ -8,6 +8,8 @@ select setval('sq_id_seq', (select coalesce(max(id),0)+1 from sq), false);
 select nextval('sq_id_seq');
 select setval('sq_id_seq'::regclass, 100, true);
 select currval('sq_id_seq'), lastval();
+-- refused 42704: there is no sequence, which is NULL to PostgreSQL
 select setval(pg_get_serial_sequence('sq','v'), 3);
 select setval(pg_get_serial_sequence('nowhere','id'), 3);
+-- refused 0A000: a cast of what is no constant
 select nextval(pg_get_serial_sequence('sq','id')::regclass);

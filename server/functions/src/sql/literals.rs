@@ -199,6 +199,14 @@ fn known(expr: &Expr) -> Known {
             _ => Known::Nothing,
         },
         Expr::Nested(inner) => known(inner),
+        // A sign before a cast, `-1.5::float8`.
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus | UnaryOperator::Plus,
+            expr: inner,
+        } => match known(inner) {
+            Known::Type(name) if NUMBERS.contains(&name.as_str()) => Known::Type(name),
+            _ => Known::Nothing,
+        },
         Expr::Interval(_) => Known::Type("interval".into()),
         Expr::Array(array) => match common(&array.elem.iter().map(known).collect::<Vec<_>>()) {
             Some(element) => Known::Type(format!("{element}[]")),

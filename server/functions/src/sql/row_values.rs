@@ -239,7 +239,12 @@ fn read_from(select: &mut Select, subquery: &ast::Query, names: Vec<Ident>) {
 }
 
 /// Whether a query has a row with which another compares so; `None`: this operator compares no rows.
-fn membership(row: &[Expr], subquery: &ast::Query, op: &BinaryOperator, form: Form) -> SqlResult<Option<Expr>> {
+fn membership(
+    row: &[Expr],
+    subquery: &ast::Query,
+    op: &BinaryOperator,
+    form: Form,
+) -> SqlResult<Option<Expr>> {
     let (names, fields) = fields(row.len());
     let Some(compared) = by_columns(row, op, &fields)? else {
         return Ok(None);

@@ -66,7 +66,10 @@ impl Resolver<'_> {
             let others = seen.entry(name.clone()).or_default();
             let is_other = |one: &&[Ident]| {
                 (one.len() > 1 || qualifier.len() > 1)
-                    && !(self.names).is_same(&ObjectName::from(one.to_vec()), &ObjectName::from(qualifier.to_vec()))
+                    && !(self.names).is_same(
+                        &ObjectName::from(one.to_vec()),
+                        &ObjectName::from(qualifier.to_vec()),
+                    )
             };
             if !others.iter().all(is_other) {
                 let message = format!("table name \"{name}\" specified more than once");
