@@ -147,6 +147,18 @@ impl<'a> Binder<'a> {
         self.expression(&cast, &schema)?.get_type(&schema)
     }
 
+    /// What stands for a function of a name that no function has.
+    fn unknown(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        let is_known = name == "unnest"
+            || self.state.higher_order_functions().contains_key(name)
+            || self.get_aggregate_meta(name).is_some()
+            || self.get_window_meta(name).is_some();
+        match is_known {
+            true => None,
+            false => self.catalog.unknown_function(name),
+        }
+    }
+
     fn planner(&self) -> SqlToRel<'_, Self> {
         let options = &self.state.config_options().sql_parser;
         SqlToRel::new_with_options(
@@ -268,6 +280,7 @@ impl ContextProvider for Binder<'_> {
             .or_else(|| time_join::marker(name))
             .or_else(|| windows::function(name))
             .or_else(|| records::function(name))
+            .or_else(|| self.unknown(name))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

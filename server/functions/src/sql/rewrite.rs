@@ -20,7 +20,7 @@ use crate::arrays::members;
 use crate::sql::column_names::name_columns;
 use crate::sql::window_bounds::restore_bounds;
 use crate::sql::{
-    calls, literals, quantified, quoted_arguments, row_values, rows_from, search, set_places, set_returning,
+    call_clauses, calls, literals, quantified, quoted_arguments, row_values, rows_from, search, set_places, set_returning,
     variadic, with_ties,
 };
 use crate::syntax::{call, parsed_query, text};
@@ -208,6 +208,7 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
             if let Some(ast::WindowType::WindowSpec(window)) = &mut function.over {
                 restore_bounds(window);
             }
+            call_clauses::check(function)?;
             calls::window_functions_have_windows(function)?;
             calls::rewritten(function)?
         }
