@@ -325,6 +325,19 @@ impl CatalogSnapshot {
             .collect()
     }
 
+    /// The relation beside which a stream was made to keep something of it: bad records, files that were read, late rows.
+    pub fn kept_for(&self, stream: &Object) -> Option<&Arc<Object>> {
+        // Their names are made of two parts; others need not be looked for.
+        if stream.kind != ObjectKind::Stream || !stream.name.contains('$') {
+            return None;
+        }
+        let keeps = |object: &&Arc<Object>| {
+            let relation = object.relation();
+            relation.is_some_and(|relation| relation.beside().any(|id| id == stream.id))
+        };
+        self.objects.values().find(keeps)
+    }
+
     /// Objects so that each comes after those that it names, and otherwise in order of identity.
     pub fn in_order(&self, ids: &BTreeSet<ObjectId>) -> Vec<&Arc<Object>> {
         let (mut ordered, mut done) = (vec![], BTreeSet::new());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
+use millrace_catalog::scope::Scope;
 use millrace_catalog::temporary::{OnCommit, is_temporary};
 use millrace_catalog::{Object, Relation};
 use millrace_database::database::ddl::DdlGuard;
@@ -543,6 +544,26 @@ pub(crate) fn writable<'a>(object: &'a Object, verb: &str) -> SqlResult<&'a Rela
                 object.name
             ),
         )),
+    }
+}
+
+/// Refuses what takes no rows from statements: also a stream in which the server itself keeps something of another relation.
+///
+/// # Errors
+/// As [`writable`].
+pub(crate) fn takes_rows<'a>(scope: &Scope, object: &'a Object, verb: &str) -> SqlResult<&'a Relation> {
+    let relation = writable(object, verb)?;
+    match scope.catalog.kept_for(object) {
+        None => Ok(relation),
+        Some(of) => {
+            let message = format!("cannot {verb} stream \"{}\"", object.name);
+            Err(
+                SqlError::new(SqlState::WrongObjectType, message).with_detail(format!(
+                    "The server keeps in it what it notes of {}.",
+                    of.described()
+                )),
+            )
+        }
     }
 }
 

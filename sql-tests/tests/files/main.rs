@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         .test("lines", async |_, place| lines(place).await)
         .test("growing", async |_, place| growing(place).await)
         .test("rewritten", async |_, place| rewritten(place).await)
+        .test("beside", async |_, place| beside(place).await)
         .test("csv", async |_, place| csv(place).await)
         .test("columns", async |_, place| columns(place).await)
         .test("broken", async |_, place| broken(place).await)
@@ -289,6 +290,80 @@ async fn rewritten(place: &Path) -> Result<(), Failure> {
     // What some editors put before the first character is none.
     put(&input, "marked.json", "\u{feff}{\"a\": 7}\n")?;
     until(&client, "SELECT count(*) FROM s WHERE a = 7", "1").await?;
+    server.shutdown().await;
+    Ok(())
+}
+
+/// What the server keeps beside a stream is written by nobody else, and goes where the stream goes.
+async fn beside(place: &Path) -> Result<(), Failure> {
+    let input = place.join("in");
+    std::fs::create_dir_all(&input)?;
+    put(&input, "a.json", "{\"a\": 1}\nno json\n")?;
+    let server = start(&place.join("data")).await?;
+    let client = connect(server.pg_addr()).await?;
+    let create = |name: &str| {
+        format!(
+            "CREATE STREAM {name} (a INT) {} FORMAT PLAIN ENCODE JSON",
+            from(&input, "")
+        )
+    };
+    run(&client, &create("one")).await?;
+    run(&client, &create("two")).await?;
+    let kept = "SELECT (SELECT count(*) FROM \"one$errors\"), (SELECT count(*) FROM \"one$files\")";
+    until(&client, kept, "1 1").await?;
+    for (statement, expected) in [
+        (
+            "INSERT INTO \"one$files\" (file) VALUES ('x')",
+            "cannot insert into stream",
+        ),
+        (
+            "INSERT INTO \"one$errors\" (reason) VALUES ('x')",
+            "cannot insert into stream",
+        ),
+        ("COPY \"one$files\" FROM STDIN", "cannot copy to stream"),
+        (
+            "ALTER STREAM \"one$files\" RENAME TO mine",
+            "cannot be renamed or moved",
+        ),
+        (
+            "ALTER STREAM \"one$errors\" RENAME TO mine",
+            "cannot be renamed or moved",
+        ),
+        (
+            "ALTER STREAM \"one$files\" SET (retention = '1 hour')",
+            "keeps all of its rows",
+        ),
+        (
+            "ALTER STREAM \"one$files\" RESET (retention)",
+            "keeps all of its rows",
+        ),
+        ("ALTER STREAM one RENAME TO two", "already exists"),
+        ("ALTER STREAM one RENAME TO one", "already exists"),
+    ] {
+        let error = refused(&client, statement).await?;
+        assert!(error.contains(expected), "{statement}: {error}");
+    }
+    run(&client, "ALTER STREAM \"one$errors\" SET (retention = '1 hour')").await?;
+    run(&client, "CREATE STREAM \"three$files\" (a INT)").await?;
+    let error = refused(&client, "ALTER STREAM one RENAME TO three").await?;
+    assert!(error.contains("three$files"), "{error}");
+    run(&client, "DROP STREAM \"three$files\"").await?;
+    run(&client, "ALTER STREAM one RENAME TO three").await?;
+    run(&client, "ALTER STREAM three SWAP WITH two").await?;
+    run(&client, "INSERT INTO \"three$errors\" (reason) VALUES ('x')")
+        .await
+        .unwrap_err();
+    until(
+        &client,
+        "SELECT (SELECT count(*) FROM \"two$errors\"), (SELECT count(*) FROM \"three$files\")",
+        "1 1",
+    )
+    .await?;
+    put(&input, "b.json", "no json\n{\"a\": 2}\n")?;
+    until(&client, "SELECT count(*) FROM \"two$errors\"", "2").await?;
+    run(&client, "DROP STREAM two").await?;
+    run(&client, "CREATE STREAM \"two$files\" (a INT)").await?;
+    run(&client, "INSERT INTO \"two$files\" VALUES (1)").await?;
     server.shutdown().await;
     Ok(())
 }

@@ -63,7 +63,7 @@ impl CopyIn {
         let scope = session.scope();
         let object = named(session, &scope, relation)?;
         scope.check(&object, Privileges::INSERT)?;
-        write::writable(&object, "insert into")?;
+        write::takes_rows(&scope, &object, "insert into")?;
         Self::into_object(session, &object, format, resolve)
     }
 

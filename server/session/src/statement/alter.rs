@@ -3,6 +3,7 @@
 //! Views keep what their names meant when they were made, so that none of this touches them: see
 //! [`millrace_catalog::bound`].
 
+mod beside;
 mod column;
 mod constraint;
 mod form;
@@ -185,12 +186,31 @@ async fn perform(
     scope.check_owner(&object)?;
     session.database().jobs().check_unlocked(&[object.id])?;
     match operation {
-        AlterOperation::RenameTo(name) => rename(&guard, &object, &millrace_parser::fold(&name))?,
+        AlterOperation::RenameTo(_) | AlterOperation::SwapWith(_) | AlterOperation::SetSchema(_)
+            if let Some(of) = scope.catalog.kept_for(&object) =>
+        {
+            return Err(beside::goes_with(&object, of));
+        }
+        AlterOperation::SetOptions(_) | AlterOperation::ResetOptions(_)
+            if beside::are_files_read(&scope, &object) =>
+        {
+            return Err(beside::all_are_needed(&object));
+        }
+        AlterOperation::RenameTo(name) => {
+            beside::rename(
+                &guard,
+                &scope,
+                &[(&object, &object.schema, &millrace_parser::fold(&name))],
+            )?;
+        }
         AlterOperation::SwapWith(other) => {
             let other = find(session, &scope, &other, kind)?;
+            if let Some(of) = scope.catalog.kept_for(&other) {
+                return Err(beside::goes_with(&other, of));
+            }
             scope.check_owner(&other)?;
             session.database().jobs().check_unlocked(&[other.id])?;
-            swap(&guard, &object, &other)?;
+            swap(&guard, &scope, &object, &other)?;
         }
         AlterOperation::RenameColumn { from, .. } if is_named_by_source(&object) => {
             return Err(SqlError::unsupported(format!(
@@ -439,11 +459,6 @@ fn renamed(object: &Object, schema: &str, name: &str) -> Object {
     new
 }
 
-fn rename(guard: &DdlGuard<'_>, object: &Object, name: &str) -> SqlResult<()> {
-    guard.check_free(&object.database, &object.schema, name)?;
-    guard.put(renamed(object, &object.schema, name))
-}
-
 /// Moves an object, with its indexes and what else is a part of it.
 fn set_schema(
     session: &Session,
@@ -478,17 +493,18 @@ fn set_schema(
 }
 
 /// Each gets the other's name. What was made over one of them goes on reading that one, under its new name.
-fn swap(guard: &DdlGuard<'_>, one: &Object, other: &Object) -> SqlResult<()> {
+fn swap(guard: &DdlGuard<'_>, scope: &Scope, one: &Object, other: &Object) -> SqlResult<()> {
     if one.id == other.id {
         return Err(SqlError::new(
             SqlState::InvalidParameterValue,
             format!("cannot swap {} with itself", one.described()),
         ));
     }
-    guard.put_all(vec![
-        renamed(one, &other.schema, &other.name),
-        renamed(other, &one.schema, &one.name),
-    ])
+    let names = [
+        (one, &*other.schema, &*other.name),
+        (other, &*one.schema, &*one.name),
+    ];
+    beside::rename(guard, scope, &names)
 }
 
 /// The stored columns of a stream or table.

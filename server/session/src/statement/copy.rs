@@ -26,7 +26,7 @@ use crate::query::Providers;
 use crate::session::Session;
 use crate::statement::insert::conflict;
 use crate::statement::{as_of, select, subscribe};
-use crate::write::writable;
+use crate::write::takes_rows;
 
 /// Executes COPY.
 pub async fn execute(session: &Arc<Session>, copy: CopyStatement, running: Running) -> SqlResult<Outcome> {
@@ -61,7 +61,7 @@ async fn from(session: &Arc<Session>, copy: CopyStatement) -> SqlResult<Outcome>
     }
     let scope = session.scope();
     let object = names::resolve(session, &scope, name)?;
-    writable(&object, "copy to")?;
+    takes_rows(&scope, &object, "copy to")?;
     let columns: Vec<String> = columns.iter().map(millrace_parser::fold).collect();
     let layout = layout(&copy.options)?;
     Ok(Outcome::CopyIn(Box::new(

@@ -32,7 +32,7 @@ use crate::sequences;
 use crate::session::Session;
 use crate::statement::returning::{self, Changed};
 use crate::statement::select;
-use crate::write::{WriteScope, writable};
+use crate::write::{WriteScope, takes_rows};
 
 /// Executes INSERT.
 pub async fn execute(session: &Arc<Session>, insert: Insert, running: Running) -> SqlResult<Outcome> {
@@ -46,7 +46,7 @@ pub async fn execute(session: &Arc<Session>, insert: Insert, running: Running) -
 /// Whatever is wrong with it; nothing was changed then.
 pub(crate) async fn change(session: &Arc<Session>, scope: Scope, mut insert: Insert) -> SqlResult<Changed> {
     let object = names::insert_target(session, &scope, &insert)?;
-    let relation = writable(&object, "insert into")?;
+    let relation = takes_rows(&scope, &object, "insert into")?;
     if insert.or.is_some() || insert.replace_into || insert.ignore {
         return Err(
             SqlError::unsupported("INSERT OR .. and REPLACE are not supported")
@@ -214,7 +214,7 @@ pub(crate) fn query(
     mut insert: Insert,
 ) -> SqlResult<(Arc<Object>, Option<ast::Statement>)> {
     let object = names::insert_target(session, scope, &insert)?;
-    let relation = writable(&object, "insert into")?;
+    let relation = takes_rows(scope, &object, "insert into")?;
     let (listed, _) = overriding::listed(&insert.columns);
     let mut given = match listed.is_empty() {
         true => (0..relation.columns.len()).collect(),
