@@ -141,6 +141,24 @@ fn named(expr: &Expr) -> Option<(&str, Kind)> {
     }
 }
 
+/// What `to_regclass('name')` and its like ask for, if the expression is one.
+fn asked(expr: &Expr) -> Option<(String, Kind)> {
+    let Expr::Function(function) = expr else {
+        return None;
+    };
+    let kind = match syntax::name_of(function)?.as_str() {
+        "to_regclass" => Kind::Relation,
+        "to_regtype" => Kind::Type,
+        "to_regrole" => Kind::Role,
+        "to_regnamespace" => Kind::Schema,
+        _ => return None,
+    };
+    match syntax::arguments(function).as_slice() {
+        [name] => Some((syntax::literal_text(name)?, kind)),
+        _ => None,
+    }
+}
+
 /// Has the columns of an answer that are names of objects shown as such. Where rows are ordered, grouped or compared by them, they are
 /// as they were.
 pub fn shown(statement: &mut ast::Statement) {
@@ -170,7 +188,7 @@ pub fn shown(statement: &mut ast::Statement) {
             Expr::Cast { expr, data_type, .. } => {
                 kind(data_type).filter(|kind| *kind != Kind::Schema || literal(expr).is_some())
             }
-            expr => named(expr).map(|(_, kind)| kind),
+            expr => named(expr).map(|(_, kind)| kind).or(asked(expr).map(|(_, kind)| kind)),
         };
         if named_type.is_none() || alias.is_some_and(|alias| ordered.contains(&alias.to_string())) {
             continue;
@@ -200,6 +218,19 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
         && let Some((text, kind)) = named(expr)
     {
         return found(session, text, kind).map(|(_, name)| Some(syntax::text(&name)));
+    }
+    if let Expr::Cast { expr, data_type, .. } = expr
+        && matches!(data_type, DataType::Text | DataType::Varchar(_))
+        && let Some((text, kind)) = asked(expr)
+    {
+        return match found(session, &text, kind) {
+            Ok((_, name)) => Ok(Some(syntax::text(&name))),
+            Err(error) if is_unknown(&error) => {
+                let null = Expr::value(Value::Null);
+                Ok(Some(syntax::call(cast::NAME, vec![null, syntax::text("text")])))
+            }
+            Err(error) => Err(error),
+        };
     }
     // Of functions that were made by SQL.
     if let Expr::Cast { expr, data_type, .. } = expr
@@ -286,6 +317,17 @@ pub fn replaced(session: &Session, expr: &Expr) -> SqlResult<Option<Expr>> {
         return Ok(Some(Expr::value(Value::Number(oid.to_string(), false))));
     }
     Ok(None)
+}
+
+/// Whether there is no object of a name.
+fn is_unknown(error: &SqlError) -> bool {
+    matches!(
+        error.code,
+        SqlState::UndefinedTable
+            | SqlState::UndefinedObject
+            | SqlState::InvalidSchemaName
+            | SqlState::FeatureNotSupported
+    )
 }
 
 /// The role that `current_user` and its like are.

@@ -43,3 +43,6 @@ DROP FUNCTION pairs;
 DROP SEQUENCE counting;
 DROP DOMAIN positive, word;
 DROP TYPE point3, colour;
+create table named (id int);
+select to_regclass('named'), to_regclass('nobody'), to_regclass('public.named')::text, to_regtype('int4'), to_regtype('nothing'), to_regclass('nobody') is null;
+select array_fill(7, array[2]), pg_typeof(array_fill(7, array[2]))::text;

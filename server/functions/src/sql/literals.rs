@@ -40,6 +40,7 @@ const TYPED_ARGUMENTS: &[&str] = &[
     "make_array",
     "pg_encoding_to_char",
     "array_agg",
+    "array_fill",
     "array_append",
     "array_prepend",
     "array_remove",
