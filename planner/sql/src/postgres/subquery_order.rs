@@ -173,6 +173,7 @@ impl Carrier {
         }
     }
 
+    #[recursive::recursive]
     fn carried(&mut self, plan: LogicalPlan) -> Result<Ordered> {
         let plan = plan
             .map_subqueries(|node| match node {
