@@ -76,6 +76,11 @@ static LISTS: LazyLock<Lists> = LazyLock::new(|| {
     }
 });
 
+/// The names of all functions.
+pub fn functions() -> impl Iterator<Item = &'static str> {
+    LISTS.functions.keys().copied()
+}
+
 /// A type of the lists by its name in PostgreSQL's catalog.
 fn named(name: &str) -> Option<Type> {
     const TYPES: &[Type] = &[
