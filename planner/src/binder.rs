@@ -11,10 +11,10 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DFSchema, ScalarValue, plan_datafusion_err};
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::{ViewTable, provider_as_source};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
@@ -147,6 +147,18 @@ impl<'a> Binder<'a> {
         self.expression(&cast, &schema)?.get_type(&schema)
     }
 
+    /// What stands for a function of a name that no function has.
+    fn unknown(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        let is_known = name == "unnest"
+            || self.state.higher_order_functions().contains_key(name)
+            || self.get_aggregate_meta(name).is_some()
+            || self.get_window_meta(name).is_some();
+        match is_known {
+            true => None,
+            false => self.catalog.unknown_function(name),
+        }
+    }
+
     fn planner(&self) -> SqlToRel<'_, Self> {
         let options = &self.state.config_options().sql_parser;
         SqlToRel::new_with_options(
@@ -210,7 +222,11 @@ impl ContextProvider for Binder<'_> {
             .state
             .table_functions()
             .get(name)
-            .ok_or_else(|| plan_datafusion_err!("table function \"{name}\" does not exist"))?;
+            .ok_or_else(|| {
+                let fault = Fault::UndefinedFunction;
+                let message = format!("function {name} does not exist");
+                DataFusionError::from(Faulty { fault, message })
+            })?;
         let mut args: Vec<Expr> = args.into_iter().map(|arg| self.folded(arg)).collect();
         let mut as_element = None;
         if matches!(name, "generate_series" | "range") {
@@ -268,6 +284,7 @@ impl ContextProvider for Binder<'_> {
             .or_else(|| time_join::marker(name))
             .or_else(|| windows::function(name))
             .or_else(|| records::function(name))
+            .or_else(|| self.unknown(name))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

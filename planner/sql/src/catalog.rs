@@ -34,6 +34,11 @@ pub trait CatalogReader {
         None
     }
 
+    /// What stands for a function that does not exist, and says so; `None`: the planner does.
+    fn unknown_function(&self, _name: &str) -> Option<Arc<ScalarUDF>> {
+        None
+    }
+
     /// An aggregate that somebody made; `None`: it is built in.
     fn aggregate_function(&self, _name: &str) -> Option<Arc<AggregateUDF>> {
         None

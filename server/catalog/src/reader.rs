@@ -559,6 +559,10 @@ impl CatalogReader for Reader<'_> {
         self.system.function(self.scope?, name)
     }
 
+    fn unknown_function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        Some(millrace_functions::unknown::function(name))
+    }
+
     fn aggregate_function(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         match self.javascript.borrow().get(name) {
             Some(Javascript::Reducer(known)) => Some(Arc::clone(known)),

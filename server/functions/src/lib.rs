@@ -105,5 +105,6 @@ pub mod text;
 mod text_or_bytes;
 mod trigonometry;
 mod trim_array;
+pub mod unknown;
 mod without;
 pub mod zoned_shift;

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`rewrite`] | the syntax tree | casts, operators and names of functions; calls the others |
 //! | `calls` | the syntax tree | calls of functions |
+//! | `call_clauses` | the syntax tree | DISTINCT, FILTER, OVER and arguments that a function does not take |
 //! | [`literals`] | the syntax tree | the types of literals |
 //! | [`quantified`] | the syntax tree | comparisons with ANY and ALL of an array; `ARRAY(SELECT ..)` |
 //! | `row_values` | the syntax tree | comparisons of rows |
@@ -30,6 +31,7 @@
 
 pub mod alike_literals;
 pub mod bound;
+mod call_clauses;
 mod calls;
 pub mod clock_words;
 pub mod column_names;

@@ -13,14 +13,14 @@ use datafusion::sql::sqlparser::ast::{
     UnaryOperator, Value, VisitorMut,
 };
 use millrace_parser::walk::Walk;
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 
 use crate::arrays::members;
 use crate::sql::column_names::name_columns;
 use crate::sql::window_bounds::restore_bounds;
 use crate::sql::{
-    calls, literals, quantified, quoted_arguments, row_values, rows_from, search, set_places, set_returning,
+    call_clauses, calls, literals, quantified, quoted_arguments, row_values, rows_from, search, set_places, set_returning,
     variadic, with_ties,
 };
 use crate::syntax::{call, parsed_query, text};
@@ -208,6 +208,7 @@ fn rewritten(expr: &mut Expr) -> SqlResult<Option<Expr>> {
             if let Some(ast::WindowType::WindowSpec(window)) = &mut function.over {
                 restore_bounds(window);
             }
+            call_clauses::check(function)?;
             calls::window_functions_have_windows(function)?;
             calls::rewritten(function)?
         }
@@ -284,10 +285,19 @@ fn bytewise(collation: &ObjectName) -> SqlResult<()> {
     if millrace_parser::is_bytewise(collation) {
         return Ok(());
     }
-    Err(
-        SqlError::unsupported(format!("collation {collation} is not supported"))
-            .with_hint("Text is ordered by its bytes, as with COLLATE \"C\"."),
-    )
+    let hint = "Text is ordered by its bytes, as with COLLATE \"C\".";
+    // Those of a language are there in PostgreSQL: "en_US", "und-x-icu", "unicode".
+    let name = collation.0.last().and_then(|part| part.as_ident());
+    let is_of_language =
+        name.is_none_or(|name| name.value.contains(['_', '-', '.']) || name.value == "unicode");
+    Err(match is_of_language {
+        true => SqlError::unsupported(format!("collation {collation} is not supported")),
+        false => SqlError::new(
+            SqlState::UndefinedObject,
+            format!("collation {collation} does not exist"),
+        ),
+    }
+    .with_hint(hint))
 }
 
 fn double(operand: &Expr) -> Expr {

@@ -4,6 +4,8 @@
 //! A quoted literal and a parameter have no type of their own: they take that of the other side. What is cast by
 //! PostgreSQL without being asked (among numbers, among dates and timestamps) stays as it is.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
@@ -70,9 +72,13 @@ fn is_untyped(expr: &Expr) -> bool {
 
 /// An expression's type, where it has one.
 pub(super) fn typed(expr: &Expr, schema: &DFSchema) -> Option<FieldRef> {
-    match is_untyped(expr) {
-        true => None,
-        false => expr.to_field(schema).ok().map(|(_, field)| field),
+    match expr {
+        _ if is_untyped(expr) => None,
+        // A literal is of the smallest type that it fits in.
+        Expr::Literal(ScalarValue::Int64(Some(number)), _) if i32::try_from(*number).is_ok() => {
+            Some(Arc::new(Field::new("literal", DataType::Int32, false)))
+        }
+        _ => expr.to_field(schema).ok().map(|(_, field)| field),
     }
 }
 
@@ -250,14 +256,9 @@ pub fn arguments(expr: &Expr, schema: &DFSchema) -> Result<()> {
 }
 
 fn argument(called: &str, value: &Expr, cast: &Expr, schema: &DFSchema) -> Result<()> {
-    let (Some(mut given), Ok((_, wanted))) = (typed(value, schema), cast.to_field(schema)) else {
+    let (Some(given), Ok((_, wanted))) = (typed(value, schema), cast.to_field(schema)) else {
         return Ok(());
     };
-    if let Expr::Literal(ScalarValue::Int64(Some(number)), _) = value
-        && i32::try_from(*number).is_ok()
-    {
-        given = given.as_ref().clone().with_data_type(DataType::Int32).into();
-    }
     let (from, to) = (pg_type(&given), pg_type(&wanted));
     // How wide an integer is depends on literals in it, which all have 64 bits here: what does not fit is out of range.
     let has_same_values = given.data_type().is_integer() && wanted.data_type().is_integer();
@@ -388,6 +389,16 @@ fn one(expr: &Expr, schema: &DFSchema) -> Result<()> {
             Ok(())
         }
         Expr::ScalarFunction(function) => call(function, schema),
+        Expr::AggregateFunction(aggregate) => match &aggregate.params.filter {
+            Some(condition) => boolean("FILTER", condition, schema),
+            None => Ok(()),
+        },
+        Expr::IsTrue(operand) => boolean("IS TRUE", operand, schema),
+        Expr::IsNotTrue(operand) => boolean("IS NOT TRUE", operand, schema),
+        Expr::IsFalse(operand) => boolean("IS FALSE", operand, schema),
+        Expr::IsNotFalse(operand) => boolean("IS NOT FALSE", operand, schema),
+        Expr::IsUnknown(operand) => boolean("IS UNKNOWN", operand, schema),
+        Expr::IsNotUnknown(operand) => boolean("IS NOT UNKNOWN", operand, schema),
         _ => Ok(()),
     }
 }
