@@ -114,10 +114,16 @@ impl VisitorMut for Rewriter {
                 .for_each(|array| *array = arrays::flatten(array));
         }
         literals::in_series(factor);
-        let replaced = match rows_from::unnested(factor) {
-            Ok(None) => set_returning::rows_in_from(factor),
-            other => other,
-        };
+        let mut replaced = Ok(None);
+        for rule in [
+            rows_from::unnested,
+            set_returning::rows_in_from,
+            set_returning::word_in_from,
+        ] {
+            if let Ok(None) = replaced {
+                replaced = rule(factor);
+            }
+        }
         match replaced {
             Ok(Some(derived)) => *factor = derived,
             Ok(None) => {}
@@ -141,6 +147,9 @@ impl VisitorMut for Rewriter {
         literals::without_exponent(expr);
         if let Expr::BinaryOp { op, .. } = expr {
             without_operator_schema(op);
+        }
+        if let Err(error) = arrays::empty::typed(expr) {
+            return ControlFlow::Break(Box::new(error));
         }
         if let Expr::Function(function) = expr {
             calls::rows_by_name(function);
