@@ -426,7 +426,9 @@ fn not_implemented(message: &str) -> SqlError {
         let operator = match operator {
             "PGOverlap" => "&&",
             "PGStartsWith" => "^@",
-            other => other,
+            "PGPrefixFactorial" => "!!",
+            // `Custom("|-")`.
+            other => other.split('"').nth(1).unwrap_or(other),
         };
         return SqlError::new(
             SqlState::UndefinedFunction,

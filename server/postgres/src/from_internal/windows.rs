@@ -34,10 +34,7 @@ pub(super) fn of_window(text: &str) -> Option<SqlError> {
     if start == "CURRENT ROW" && end.ends_with("PRECEDING") {
         return windowing("frame starting from current row cannot have preceding rows");
     }
-    if start.ends_with("FOLLOWING") && end == "CURRENT ROW" {
-        return windowing("frame starting from following row cannot end with current row");
-    }
-    if start.ends_with("FOLLOWING") && end.ends_with("PRECEDING") {
+    if start.ends_with("FOLLOWING") && !end.ends_with("FOLLOWING") {
         return windowing("frame starting from following row cannot have preceding rows");
     }
     Some(SqlError::unsupported(format!(
