@@ -123,6 +123,8 @@ impl Dialect for MillraceDialect {
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
         match &parser.peek_token_ref().token {
             Token::Word(_) if aliases::is_no_operator(parser) => Some(Ok(self.prec_unknown())),
+            // No operator stands behind its operand since PostgreSQL 14.
+            Token::ExclamationMark => Some(Ok(self.prec_unknown())),
             Token::Tilde
             | Token::TildeAsterisk
             | Token::ExclamationMarkTilde

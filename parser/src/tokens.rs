@@ -3,10 +3,10 @@
 //! White space and comments are dropped: nothing after this stage needs them, and what needs the text slices it.
 
 use sqlparser::dialect::Dialect;
-use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, TokenizerError};
 
 use crate::dialect::DIALECT;
-use crate::error::{ParseError, explain_tokenizer_error};
+use crate::error::{ParseError, ParseErrorKind, explain_tokenizer_error};
 use crate::source::Source;
 
 /// What the member is called that stands for all members of a value.
@@ -29,12 +29,23 @@ pub(crate) fn tokenize(source: &Source<'_>) -> Result<Vec<TokenWithSpan>, ParseE
     let mut tokens = Vec::with_capacity(TextSize::of(source.text).tokens);
     Tokenizer::new(dialect, source.text)
         .tokenize_with_location_into_buf(&mut tokens)
-        .map_err(|error| explain_tokenizer_error(source, &error))?;
+        .map_err(|error| wrong_escape(source, &error).unwrap_or_else(|| explain_tokenizer_error(source, &error)))?;
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
     join_signs(&mut tokens);
     tokens.shrink_to_fit();
     name_all_members(&mut tokens);
     Ok(tokens)
+}
+
+/// `E'\\u00'`: a literal that ends, which the tokenizer takes for one that does not.
+fn wrong_escape(source: &Source<'_>, error: &TokenizerError) -> Option<ParseError> {
+    let rest = &source.text[source.byte_offset(error.location)?..];
+    (is_escaped(rest) && escaped(rest).is_some()).then(|| ParseError {
+        message: "invalid Unicode escape".to_owned(),
+        position: source.char_offset(error.location).map(|chars| chars + 1),
+        hint: Some("Unicode escapes must be \\uXXXX or \\UXXXXXXXX.".to_owned()),
+        kind: ParseErrorKind::Syntax,
+    })
 }
 
 /// How large what is made of a text can become, found without making any of it.
@@ -350,6 +361,14 @@ mod tests {
         assert_eq!(pieces[0].0.semicolon, Some(18));
         let last = pieces[1].1.last().expect("there are tokens");
         assert_eq!(Source::new(pieces[1].0.text).span(last.span), "E'\\';'");
+    }
+
+    #[test]
+    fn an_escape_that_stands_for_nothing_is_told() {
+        let error = tokenize(&Source::new("SELECT E'wrong \\u00'")).expect_err("no character");
+        assert_eq!(error.message, "invalid Unicode escape");
+        let error = tokenize(&Source::new("SELECT E'wrong \\u00")).expect_err("no end");
+        assert!(error.message.starts_with("unterminated"), "{error}");
     }
 
     #[test]

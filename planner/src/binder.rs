@@ -11,10 +11,10 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DFSchema, ScalarValue, plan_datafusion_err};
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::{ViewTable, provider_as_source};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
@@ -222,7 +222,11 @@ impl ContextProvider for Binder<'_> {
             .state
             .table_functions()
             .get(name)
-            .ok_or_else(|| plan_datafusion_err!("table function \"{name}\" does not exist"))?;
+            .ok_or_else(|| {
+                let fault = Fault::UndefinedFunction;
+                let message = format!("function {name} does not exist");
+                DataFusionError::from(Faulty { fault, message })
+            })?;
         let mut args: Vec<Expr> = args.into_iter().map(|arg| self.folded(arg)).collect();
         let mut as_element = None;
         if matches!(name, "generate_series" | "range") {

@@ -3,6 +3,7 @@
 //! | written | in the AST |
 //! |---|---|
 //! | `FROM ONLY t`, `UPDATE ONLY (t)`, `FROM t *` | `FROM t`, `UPDATE t`: no table inherits from another |
+//! | `FROM json_to_record(x) AS (a int)` | `FROM json_to_record(x) AS json_to_record (a int)` |
 //! | `(TABLE t)`, `INSERT INTO u TABLE t` | `(SELECT * FROM t)`, `INSERT INTO u SELECT * FROM t` |
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -25,6 +26,35 @@ pub(super) fn respell(tokens: &mut Tokens) {
     }
     if tokens.iter().any(|token| token.token == Token::Mul) {
         with_descendants(tokens);
+    }
+    if RECORDS.iter().any(|name| has(tokens, name)) {
+        named_records(tokens);
+    }
+}
+
+/// Functions whose columns are defined where they are called.
+const RECORDS: [&str; 4] = [
+    "JSON_TO_RECORD",
+    "JSON_TO_RECORDSET",
+    "JSONB_TO_RECORD",
+    "JSONB_TO_RECORDSET",
+];
+
+/// Columns that are defined behind AS without a name: the function's is theirs.
+fn named_records(tokens: &mut Tokens) {
+    let mut at = 0;
+    while at < tokens.len() {
+        let is_called =
+            RECORDS.iter().any(|name| is_word(tokens.get(at), name)) && is(tokens.get(at + 1), &Token::LParen);
+        if is_called
+            && let Some(end) = closing(tokens, at + 1)
+            && is_word(tokens.get(end + 1), "AS")
+            && is(tokens.get(end + 2), &Token::LParen)
+        {
+            let name = tokens[at].clone();
+            tokens.insert(end + 2, name);
+        }
+        at += 1;
     }
 }
 
@@ -156,6 +186,10 @@ mod tests {
                 "SELECT * FROM t WHERE a > 1 * 2",
             ),
             ("UPDATE t * SET a = 1", "UPDATE t SET a = 1"),
+            (
+                "SELECT * FROM json_to_record(x) AS (a int)",
+                "SELECT * FROM json_to_record(x) AS json_to_record (a int)",
+            ),
             ("INSERT INTO t TABLE u", "INSERT INTO t SELECT * FROM u"),
             (
                 "INSERT INTO s.t (a, b) TABLE u",

@@ -384,10 +384,17 @@ fn refuse_parts_of_columns(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
             let is_mark = matches!(&name.token, Token::Word(word) if word.value == OVERRIDING);
             dot.token == Token::Period && !is_mark
         };
-        if is_list && let Some((_, dot)) = names.into_iter().find(is_attribute) {
+        if is_list && let Some((name, dot)) = names.into_iter().find(is_attribute) {
+            let table = tokens.get(open - 1);
+            if let (Token::Word(name), Some(Token::Word(table))) = (&name.token, table.map(|table| &table.token))
+                && name.value.eq_ignore_ascii_case(&table.value)
+            {
+                let message = format!("column \"{0}\" of relation \"{0}\" does not exist", name.value);
+                let hint = "Write columns without their table's name.";
+                return Err(Failure::invalid(message, dot.span.start).with_hint(hint));
+            }
             let message = "INSERT into attributes of a column is not supported";
-            let hint =
-                "Write columns without their table's name, and insert composite values as a whole: ROW(..).";
+            let hint = "Insert composite values as a whole: ROW(..).";
             return Err(Failure::unsupported(message, dot.span.start, hint));
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! | written | in the AST |
 //! |---|---|
+//! | `CHECK (..) NO INHERIT` | `CHECK (..)`: no table inherits from another |
 //! | `BEGIN DEFERRABLE` | `BEGIN`: only serializable transactions, which there are none of, can be deferred |
 //! | `CREATE RECURSIVE VIEW v (n) AS q` | `CREATE VIEW v (n) AS WITH RECURSIVE v (n) AS (q) SELECT * FROM v` |
 
@@ -21,6 +22,22 @@ pub(super) fn respell(tokens: &mut Tokens) {
     }
     if has(tokens, "RECURSIVE") {
         recursive_views(tokens);
+    }
+    if has(tokens, "INHERIT") {
+        checks_of_one_table(tokens);
+    }
+}
+
+/// `CHECK (..) NO INHERIT`: no table inherits from another.
+fn checks_of_one_table(tokens: &mut Tokens) {
+    let mut at = 1;
+    while at < tokens.len() {
+        match starts_with(&tokens[at..], &["NO", "INHERIT"]) && is(tokens.get(at - 1), &Token::RParen) {
+            true => {
+                tokens.drain(at..at + 2);
+            }
+            false => at += 1,
+        }
     }
 }
 

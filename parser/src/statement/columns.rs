@@ -2,6 +2,8 @@
 //!
 //! Constraints come out in one form: the primary key as a list of names, everything else as constraints of the table.
 
+use std::ops::ControlFlow;
+
 use sqlparser::ast::{
     CheckConstraint, ColumnOption, DataType, DeferrableInitial, Expr, FunctionArguments, Ident, IndexColumn,
     PrimaryKeyConstraint, TableConstraint,
@@ -13,6 +15,7 @@ use crate::ast::{ColumnDefinition, Identity, Include, LikePart, TableLike, Water
 use crate::error::Failure;
 use crate::identifier::{fold, is_bytewise};
 use crate::reader::{Parse, Reader};
+use crate::walk::walk_expressions;
 
 /// What the list says.
 #[derive(Debug, Default)]
@@ -352,6 +355,7 @@ fn column_option(
                 let message = format!("column \"{}\" has more than one default", column.name.value);
                 return Err(Failure::invalid(message, at));
             }
+            refuse_columns(&expr, at)?;
             column.default = Some(expr);
         }
         ColumnOption::Comment(text) => column.comment = Some(text),
@@ -383,6 +387,28 @@ fn column_option(
         }
     }
     Ok(())
+}
+
+/// Refuses a default that names columns. Some words are names only to sqlparser.
+fn refuse_columns(default: &Expr, at: Location) -> Parse<()> {
+    const WORDS: [&str; 4] = ["current_role", "current_schema", "current_database", "none"];
+    let is_column = |expr: &Expr| match expr {
+        Expr::Identifier(name) => !(name.quote_style.is_none() && WORDS.contains(&fold(name).as_str())),
+        Expr::CompoundIdentifier(_) => true,
+        _ => false,
+    };
+    let found = walk_expressions(default, |expr| match is_column(expr) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    match found {
+        ControlFlow::Break(()) => Err(Failure::unsupported(
+            "cannot use column reference in DEFAULT expression",
+            at,
+            "A generated column is computed from others: GENERATED ALWAYS AS (..) STORED.",
+        )),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 /// Marks the columns of the primary key, and checks the names as far as one can without a catalog.

@@ -45,11 +45,17 @@ const STATEMENTS: [&[&str]; 33] = [
 ];
 
 /// Statements of RisingWave and Materialize, and what is done here in their place.
-const OF_OTHERS: [(&[&str], &str); 30] = [
+const OF_OTHERS: [(&[&str], &str); 36] = [
     (&["CREATE", "CLUSTER"], RESOURCES),
     (&["ALTER", "CLUSTER"], RESOURCES),
     (&["DROP", "CLUSTER"], RESOURCES),
     (&["SHOW", "CLUSTER"], RESOURCES),
+    (&["SHOW", "CLUSTERS"], RESOURCES),
+    (&["SHOW", "CONNECTIONS"], CONNECTIONS),
+    (&["SHOW", "OBJECTS"], "pg_catalog.pg_class has all relations; SHOW TABLES, VIEWS, STREAMS and SINKS list them."),
+    (&["SHOW", "TYPES"], "pg_catalog.pg_type has the types; psql's \\dT lists them."),
+    (&["SHOW", "ROLES"], "pg_catalog.pg_roles has the roles; psql's \\du lists them."),
+    (&["SHOW", "SUBSCRIPTION", "CURSORS"], "SHOW CURSORS lists all cursors."),
     (&["CREATE", "CONNECTION"], CONNECTIONS),
     (&["ALTER", "CONNECTION"], CONNECTIONS),
     (&["DROP", "CONNECTION"], CONNECTIONS),
@@ -107,7 +113,7 @@ const CONNECTIONS: &str = "What a connector needs stands in the WITH of CREATE S
 const PLANS: &str = "EXPLAIN and EXPLAIN ANALYZE show the plan that runs, of queries and of views.";
 
 /// Clauses: how their statements begin, and the words of the clause.
-const CLAUSES: [(&[&str], &[&str]); 44] = [
+const CLAUSES: [(&[&str], &[&str]); 74] = [
     (&["CREATE", "TABLE"], &["PARTITION", "OF"]),
     (&["CREATE", "TEMP", "TABLE"], &["PARTITION", "OF"]),
     (&["CREATE", "TABLE"], &["EXCLUDE", "USING"]),
@@ -151,8 +157,41 @@ const CLAUSES: [(&[&str], &[&str]); 44] = [
     (&["REVOKE"], &["ON", "TABLESPACE"]),
     (&["UPDATE"], &["CURRENT", "OF"]),
     (&["DELETE"], &["CURRENT", "OF"]),
+    (&["CREATE", "TABLE"], &["NULLS", "NOT", "DISTINCT"]),
+    (&["ALTER", "TABLE"], &["NULLS", "NOT", "DISTINCT"]),
+    (&["CREATE", "TABLE"], &["AS", "EXECUTE"]),
+    (&["CREATE", "TEMP", "TABLE"], &["AS", "EXECUTE"]),
+    (&["ALTER", "TABLE"], &["DROP", "EXPRESSION"]),
+    (&["CREATE", "SCHEMA"], &["CREATE", "TABLE"]),
+    (&["CREATE", "SCHEMA"], &["CREATE", "VIEW"]),
+    (&["CREATE", "SCHEMA"], &["CREATE", "INDEX"]),
+    (&["CREATE", "SCHEMA"], &["CREATE", "SEQUENCE"]),
+    (&["CREATE", "VIEW"], &["SECURITY_BARRIER"]),
+    (&["CREATE", "OR", "REPLACE", "VIEW"], &["SECURITY_BARRIER"]),
+    (&["CREATE", "MATERIALIZED", "VIEW"], &["REFRESH", "EVERY"]),
+    (&["CREATE", "MATERIALIZED", "VIEW"], &["REFRESH", "AT"]),
+    (&["CREATE", "MATERIALIZED", "VIEW"], &["REFRESH", "ON"]),
+    (&["CREATE", "MATERIALIZED", "VIEW"], &["RETAIN", "HISTORY"]),
+    (&["CREATE", "TABLE"], &["RETAIN", "HISTORY"]),
+    (&["CREATE", "SOURCE"], &["RETAIN", "HISTORY"]),
+    (&["CREATE", "INDEX"], &["RETAIN", "HISTORY"]),
+    (&["SUBSCRIBE"], &["UP", "TO"]),
+    (&["SUBSCRIBE"], &["ENVELOPE", "DEBEZIUM"]),
+    (&["SUBSCRIBE"], &["WITHIN", "TIMESTAMP"]),
+    (&["CREATE", "INDEX"], &["DISTRIBUTED", "BY"]),
+    (&["CREATE", "SOURCE"], &["ROW", "FORMAT"]),
+    (&["CREATE", "TABLE"], &["ROW", "FORMAT"]),
+    (&["CREATE", "SINK"], &["ROW", "FORMAT"]),
+    (&["CREATE", "SOURCE"], &["KAFKA", "CONNECTION"]),
+    (&["CREATE", "SOURCE"], &["POSTGRES", "CONNECTION"]),
+    (&["CREATE", "SOURCE"], &["MYSQL", "CONNECTION"]),
+    (&["CREATE", "SOURCE"], &["FROM", "WEBHOOK"]),
+    (&["CREATE", "TABLE"], &["FROM", "WEBHOOK"]),
     (&["SET", "CONSTRAINTS"], &["CONSTRAINTS"]),
 ];
+
+/// Words by which clauses begin that stand in parentheses.
+const WITHIN: [&str; 5] = ["EXCLUDE", "NULLS", "SECURITY_BARRIER", "REFRESH", "RETAIN"];
 
 /// What is said in the place of a fault; `None`: it is one.
 pub(super) fn instead(source: &Source<'_>) -> Option<Failure> {
@@ -175,19 +214,60 @@ pub(super) fn instead(source: &Source<'_>) -> Option<Failure> {
             hint,
         ));
     }
+    if let Some(failure) = conflict_of_expressions(&tokens).or_else(|| type_of_others(&tokens)) {
+        return Some(failure);
+    }
     CLAUSES.iter().find_map(|(start, clause)| {
-        let within = clause[0] == "EXCLUDE";
+        let within = WITHIN.contains(&clause[0]);
         let found = starts_with(&tokens, start)
             .then(|| has(&tokens, clause, within))
             .flatten()?;
         let statement = start.join(" ");
-        let clause = if within { &clause[..1] } else { clause };
+        let clause = if clause[0] == "EXCLUDE" { &clause[..1] } else { clause };
         let message = match start.ends_with(clause) {
             true => format!("{statement} is not supported: constraints are checked at once"),
             false => format!("{} in {statement} is not supported", clause.join(" ")),
         };
         Some(Failure::unsupported(message, tokens[found].span.start, ""))
     })
+}
+
+/// `ON CONFLICT (lower(a))`.
+fn conflict_of_expressions(tokens: &[TokenWithSpan]) -> Option<Failure> {
+    let at = has(tokens, &["ON", "CONFLICT"], false)?;
+    let list = tokens.get(at + 2..)?;
+    let names = list
+        .iter()
+        .skip(1)
+        .take_while(|token| matches!(token.token, Token::Word(_) | Token::Comma));
+    let behind = list.get(1 + names.count())?;
+    let is_expression = list[0].token == Token::LParen && behind.token != Token::RParen;
+    is_expression.then(|| {
+        let hint = "Name the columns of a key or of a unique index.";
+        let message = "ON CONFLICT of expressions is not supported";
+        Failure::unsupported(message, behind.span.start, hint)
+    })
+}
+
+/// `int list` and `map[text => int]`.
+fn type_of_others(tokens: &[TokenWithSpan]) -> Option<Failure> {
+    let is_list = |at: usize| {
+        let ends = tokens
+            .get(at + 1)
+            .is_none_or(|next| matches!(next.token, Token::Comma | Token::RParen));
+        let is_behind_type = at > 0 && matches!(tokens[at - 1].token, Token::Word(_));
+        is_word(tokens.get(at), "LIST") && is_behind_type && ends
+    };
+    let is_map = |at: usize| {
+        is_word(tokens.get(at), "MAP")
+            && tokens.get(at + 1).is_some_and(|next| next.token == Token::LBracket)
+    };
+    let at = (0..tokens.len()).find(|at| is_list(*at) || is_map(*at))?;
+    let (message, hint) = match is_map(at) {
+        true => ("types of maps are not supported", "Use jsonb."),
+        false => ("types of lists are not supported", "Use an array: int[]."),
+    };
+    Some(Failure::unsupported(message, tokens[at].span.start, hint))
 }
 
 /// Where these words stand; `within`: in parentheses, too.

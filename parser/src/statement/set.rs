@@ -6,6 +6,7 @@ use sqlparser::tokenizer::Token;
 
 use super::role;
 use crate::ast::{SetValue, SetVariable, Statement};
+use crate::error::Failure;
 use crate::reader::{Parse, Reader};
 
 /// After `SET`; `None` for what is not a setting.
@@ -29,15 +30,14 @@ pub(super) fn parse_set(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         return Ok(Some(role));
     }
     let (name, value) = if reader.take(&["TIME", "ZONE"]) {
-        let local_zone = reader.take(&["LOCAL"]);
-        (
-            "timezone".to_string(),
-            if local_zone {
-                SetValue::Default
-            } else {
-                values(reader)?
-            },
-        )
+        let value = if reader.take(&["LOCAL"]) {
+            SetValue::Default
+        } else if reader.take(&["INTERVAL"]) {
+            SetValue::Values(vec![hours(reader)?])
+        } else {
+            values(reader)?
+        };
+        ("timezone".to_string(), value)
     } else if reader.take(&["NAMES"]) {
         let name = "client_encoding".to_string();
         (
@@ -54,6 +54,27 @@ pub(super) fn parse_set(reader: &mut Reader<'_>) -> Parse<Option<Statement>> {
         assignment(reader)?
     };
     Ok(Some(Statement::SetVariable(SetVariable { local, name, value })))
+}
+
+/// `'-08:30' [HOUR TO MINUTE]` as the hours east of Greenwich that a number in its place would be.
+fn hours(reader: &mut Reader<'_>) -> Parse<String> {
+    let at = reader.here();
+    let text = reader.string()?;
+    let _ = reader.take(&["HOUR", "TO", "MINUTE"]);
+    let (sign, digits) = match text.trim().strip_prefix('-') {
+        Some(digits) => (-1.0, digits),
+        None => (1.0, text.trim().trim_start_matches('+')),
+    };
+    let (hours, minutes) = digits.split_once(':').unwrap_or((digits, "0"));
+    match (hours.parse::<u8>(), minutes.parse::<u8>()) {
+        (Ok(hours), Ok(minutes)) if minutes < 60 => {
+            Ok((sign * (f64::from(hours) + f64::from(minutes) / 60.0)).to_string())
+        }
+        _ => {
+            let message = format!("invalid interval of a time zone: \"{text}\"");
+            Err(Failure::invalid(message, at).with_hint("Write hours and minutes: INTERVAL '-08:30'."))
+        }
+    }
 }
 
 /// `CONSTRAINTS ALL DEFERRED | IMMEDIATE`: whether they are deferred.

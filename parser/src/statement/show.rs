@@ -30,6 +30,9 @@ const LISTS: [(&str, ShowTarget); 20] = [
     ("ALL", ShowTarget::All),
 ];
 
+/// Lists of RisingWave and Materialize, which `refused` says something of: they are no settings.
+const OF_OTHERS: [&str; 6] = ["CONNECTIONS", "CLUSTER", "CLUSTERS", "OBJECTS", "TYPES", "ROLES"];
+
 /// After `SHOW`.
 pub(super) fn parse(reader: &mut Reader<'_>) -> Parse<Statement> {
     let target = target(reader)?;
@@ -80,6 +83,9 @@ fn target(reader: &mut Reader<'_>) -> Parse<ShowTarget> {
     }
     if reader.take(&["SESSION", "AUTHORIZATION"]) {
         return Ok(ShowTarget::Variable("session_authorization".into()));
+    }
+    if OF_OTHERS.iter().any(|word| reader.at(&[word])) {
+        return Err(reader.unexpected("what there is, or a setting"));
     }
     let dotted = reader.peek_nth_token_ref(1).token == Token::Period;
     let list = LISTS.iter().find(|(word, _)| !dotted && reader.at(&[word]));

@@ -17,6 +17,7 @@
 
 pub mod acl;
 pub mod assigned;
+pub(crate) mod empty;
 mod flat;
 pub(crate) mod members;
 mod numbered;

@@ -3,10 +3,12 @@
 //! Every `match` here is exhaustive over the enums that are ours; for DataFusion and Arrow every variant is named, so
 //! that a new version makes itself noticed. What only a defect can cause is `XX000` with its text.
 
+mod definitions;
 mod numbers;
 mod planning;
 mod schema;
 mod views;
+mod windows;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
@@ -18,8 +20,10 @@ use millrace_resource::error::ResourceError;
 use millrace_sql::{Fault, Faulty};
 use millrace_storage::StorageError;
 
+use self::definitions::invalid_definition;
 use self::numbers::{cast, numeric_overflow, overflow};
-use self::planning::{known_plan_error, no_operator, of_frame, of_limit};
+use self::planning::{known_plan_error, no_operator, of_grouping, of_limit};
+use self::windows::of_window;
 use self::schema::schema;
 pub use self::views::view_message;
 use crate::error::input::shortened;
@@ -35,30 +39,6 @@ pub fn parse(error: ParseError) -> SqlError {
     SqlError::new(code, error.message)
         .with_hint_opt(error.hint)
         .at(error.position)
-}
-
-/// What is well-formed SQL, but defines something that cannot be.
-fn invalid_definition(message: &str) -> Option<SqlState> {
-    if message.starts_with("there is no parameter ") {
-        return Some(SqlState::UndefinedParameter);
-    }
-    if message == "no language specified" {
-        return Some(SqlState::InvalidFunctionDefinition);
-    }
-    if !message.starts_with("column \"") && !message.starts_with("more than one primary key") {
-        return None;
-    }
-    [
-        ("specified more than once", SqlState::DuplicateColumn),
-        ("named in key does not exist", SqlState::UndefinedColumn),
-        (
-            "more than one primary key is defined",
-            SqlState::InvalidTableDefinition,
-        ),
-    ]
-    .into_iter()
-    .find(|(end, _)| message.ends_with(end))
-    .map(|(_, code)| code)
 }
 
 /// A query that cannot be planned.
@@ -419,6 +399,14 @@ fn not_implemented(message: &str) -> SqlError {
         return SqlError::unsupported("a correlated subquery of this form is not supported")
             .with_hint("Write it as a join, or move it to the list of columns.");
     }
+    if text.contains("Unnest should be rewritten") {
+        return SqlError::unsupported("set-returning functions are not allowed here")
+            .with_hint("You might be able to move the set-returning function into a LATERAL FROM item.");
+    }
+    if text.starts_with("Query ") && text.ends_with("not implemented yet") {
+        return SqlError::unsupported("INSERT, UPDATE, DELETE and MERGE cannot stand here")
+            .with_hint("They may stand in the WITH of the outermost statement.");
+    }
     if text.starts_with("Unsupported CAST from ") {
         return SqlError::new(SqlState::CannotCoerce, text);
     }
@@ -438,7 +426,9 @@ fn not_implemented(message: &str) -> SqlError {
         let operator = match operator {
             "PGOverlap" => "&&",
             "PGStartsWith" => "^@",
-            other => other,
+            "PGPrefixFactorial" => "!!",
+            // `Custom("|-")`.
+            other => other.split('"').nth(1).unwrap_or(other),
         };
         return SqlError::new(
             SqlState::UndefinedFunction,
@@ -467,7 +457,8 @@ fn planning(message: &str) -> SqlError {
         .with_hint_opt(hint);
     }
     let known = of_limit(&text)
-        .or_else(|| of_frame(&text))
+        .or_else(|| of_window(&text))
+        .or_else(|| of_grouping(&text))
         .or_else(|| no_operator(&text));
     if let Some(error) = known.or_else(|| known_plan_error(&text, &lower)) {
         return error;
@@ -500,6 +491,8 @@ fn execution(message: &str) -> SqlError {
     let lower = text.to_lowercase();
     if lower.contains("divide by zero") || lower.contains("division by zero") {
         SqlError::new(SqlState::DivisionByZero, "division by zero")
+    } else if let Some(error) = of_grouping(&text) {
+        error
     } else if let Some(name) = without_value(&text) {
         // Statements that take no parameters are planned with what is written.
         SqlError::new(

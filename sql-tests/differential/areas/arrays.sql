@@ -1,6 +1,5 @@
 -- Arrays.
 SELECT ARRAY[1, 2, 3], ARRAY['a', NULL, 'c d'], ARRAY[[1, 2], [3, 4]], ARRAY[]::int[], '{}'::int[], '{1,NULL,3}'::int[], '{"a,b","c\"d",NULL,"NULL",""}'::text[];
--- differs: it is accepted
 SELECT ARRAY[];
 SELECT ARRAY[1, 'x'];
 SELECT ARRAY[[1, 2], [3]];

@@ -71,3 +71,35 @@ INSERT INTO ids TABLE ids;
 INSERT INTO ids (id) TABLE ids;
 INSERT INTO ids SELECT id FROM words;
 TABLE ids;
+-- Functions of single values in FROM, and other words there.
+SELECT * FROM upper('x');
+SELECT * FROM abs(-1) a;
+SELECT a, b FROM abs(-1) AS a (b);
+SELECT abs FROM abs(-1);
+SELECT * FROM length('abc') WITH ORDINALITY;
+SELECT * FROM length('abc') WITH ORDINALITY AS l (n, o);
+SELECT id, x FROM words, abs(-words.id) x ORDER BY id;
+SELECT * FROM coalesce(NULL, 2), nullif(1, 1) n, upper('x') CROSS JOIN lower('Y') l;
+SELECT count(*) FROM current_date, current_user u, now() n;
+SELECT pg_typeof(current_date) FROM current_date;
+SELECT * FROM string_to_array('a,b', ',') s;
+SELECT * FROM to_timestamp(0) t;
+SELECT * FROM ROWS FROM (upper('a'), abs(-1));
+SELECT * FROM json_to_recordset('[{"a":1},{"a":2}]') AS (a int);
+SELECT * FROM jsonb_to_record('{"a":1,"b":"x"}') AS (a int, b text);
+-- Settings and tables.
+SHOW timezone;
+SHOW TIME ZONE;
+SHOW datestyle;
+SHOW intervalstyle;
+CREATE TABLE not_inherited (a int CHECK (a > 0) NO INHERIT, CHECK (a < 10) NO INHERIT);
+INSERT INTO not_inherited VALUES (0);
+INSERT INTO not_inherited VALUES (5);
+CREATE SCHEMA of_me AUTHORIZATION CURRENT_USER;
+-- Rows and subqueries.
+SELECT (1, 2) > ALL (SELECT 0, 5), (1, 2) > ANY (SELECT 0, 5), (1, 2) <= ALL (SELECT 0, 5), (1, 2) <> ANY (SELECT 1, 2), ROW(1, 2) > ALL (VALUES (0, 5), (1, 1));
+SELECT (1, NULL) > ALL (SELECT 1, 2), (1, NULL) > ANY (SELECT 0, 2), (2, 1) > ALL (SELECT 1, 1 WHERE false);
+CREATE MATERIALIZED VIEW ordered_words AS SELECT id FROM words ORDER BY id USING >;
+CREATE MATERIALIZED VIEW one_word AS WITH RECURSIVE t (n) AS (SELECT (VALUES (1)) UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELECT * FROM t;
+SELECT * FROM one_word ORDER BY n;
+SELECT DISTINCT ON (1, two) 1 AS one, 2 AS two;

@@ -112,7 +112,7 @@ impl Resolver<'_> {
         let columns = match query.body.as_mut() {
             SetExpr::Select(select) => {
                 let (columns, renamed) = self.select(select, query.order_by.as_mut())?;
-                self.visit(&mut query.limit_clause, &[], false)?;
+                self.limit(&mut query.limit_clause)?;
                 if !renamed.is_empty() {
                     order::name_again(query, &renamed)?;
                 }
@@ -122,7 +122,7 @@ impl Resolver<'_> {
         };
         // What orders a set operation are its columns: nothing else is in scope.
         self.visit(&mut query.order_by, &[], false)?;
-        self.visit(&mut query.limit_clause, &[], false)?;
+        self.limit(&mut query.limit_clause)?;
         Ok(columns)
     }
 

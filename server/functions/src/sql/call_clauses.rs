@@ -97,8 +97,13 @@ pub(super) fn check(function: &Function) -> SqlResult<()> {
 /// Whether a name is only of functions of single values, or of rows.
 pub(super) fn is_plain(name: &str) -> bool {
     resolution::is_function(name)
-        && AGGREGATES.binary_search(&name).is_err()
+        && !is_aggregate(name)
         && OF_WINDOWS.binary_search(&name).is_err()
+}
+
+/// Whether a name is that of an aggregate.
+pub(super) fn is_aggregate(name: &str) -> bool {
+    AGGREGATES.binary_search(&name).is_ok()
 }
 
 /// `sum(*)`, `coalesce()`.

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     UnaryOperator, Value, VisitorMut,
 };
 use millrace_parser::walk::Walk;
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 
 use crate::arrays::members;
@@ -114,10 +114,16 @@ impl VisitorMut for Rewriter {
                 .for_each(|array| *array = arrays::flatten(array));
         }
         literals::in_series(factor);
-        let replaced = match rows_from::unnested(factor) {
-            Ok(None) => set_returning::rows_in_from(factor),
-            other => other,
-        };
+        let mut replaced = Ok(None);
+        for rule in [
+            rows_from::unnested,
+            set_returning::rows_in_from,
+            set_returning::word_in_from,
+        ] {
+            if let Ok(None) = replaced {
+                replaced = rule(factor);
+            }
+        }
         match replaced {
             Ok(Some(derived)) => *factor = derived,
             Ok(None) => {}
@@ -141,6 +147,9 @@ impl VisitorMut for Rewriter {
         literals::without_exponent(expr);
         if let Expr::BinaryOp { op, .. } = expr {
             without_operator_schema(op);
+        }
+        if let Err(error) = arrays::empty::typed(expr) {
+            return ControlFlow::Break(Box::new(error));
         }
         if let Expr::Function(function) = expr {
             calls::rows_by_name(function);
@@ -292,10 +301,19 @@ fn bytewise(collation: &ObjectName) -> SqlResult<()> {
     if millrace_parser::is_bytewise(collation) {
         return Ok(());
     }
-    Err(
-        SqlError::unsupported(format!("collation {collation} is not supported"))
-            .with_hint("Text is ordered by its bytes, as with COLLATE \"C\"."),
-    )
+    let hint = "Text is ordered by its bytes, as with COLLATE \"C\".";
+    // Those of a language are there in PostgreSQL: "en_US", "und-x-icu", "unicode".
+    let name = collation.0.last().and_then(|part| part.as_ident());
+    let is_of_language =
+        name.is_none_or(|name| name.value.contains(['_', '-', '.']) || name.value == "unicode");
+    Err(match is_of_language {
+        true => SqlError::unsupported(format!("collation {collation} is not supported")),
+        false => SqlError::new(
+            SqlState::UndefinedObject,
+            format!("collation {collation} does not exist"),
+        ),
+    }
+    .with_hint(hint))
 }
 
 fn double(operand: &Expr) -> Expr {

@@ -9,6 +9,7 @@ use millrace_sql::called::Called;
 
 use crate::arrays::acl;
 use crate::jsonb;
+use crate::sql::call_clauses;
 use crate::syntax::{self, call, number, parsed_query, text};
 
 /// A function in FROM that has no rows, since no table has partitions: `generate_series(1, 0)`.
@@ -70,7 +71,7 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
         "jsonb_to_record" | "json_to_record" | "jsonb_to_recordset" | "json_to_recordset" => {
             Ident::new(function.as_str())
         }
-        _ => return Ok(None),
+        _ => return value_in_from(&function, given, alias, with_ordinality),
     };
     let expressions: Vec<Expr> = given
         .iter()
@@ -123,6 +124,103 @@ pub(super) fn rows_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::T
         alias: Some(alias),
         sample: None,
     }))
+}
+
+/// Functions in FROM that are read elsewhere, though they are in the list of functions.
+const OF_ROWS: [&str; 4] = [
+    "unnest",
+    "pg_get_keywords",
+    "jsonb_populate_record",
+    "jsonb_populate_recordset",
+];
+
+/// A function of single values in FROM: one row of one column, which is called as the relation is.
+fn value_in_from(
+    function: &str,
+    arguments: &[FunctionArg],
+    alias: Option<&ast::TableAlias>,
+    with_ordinality: bool,
+) -> SqlResult<Option<ast::TableFactor>> {
+    const EXPRESSIONS: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];
+    if call_clauses::is_aggregate(function) {
+        let message = "aggregate functions are not allowed in functions in FROM";
+        return Err(SqlError::new(SqlState::GroupingError, message));
+    }
+    let is_value = call_clauses::is_plain(function) || EXPRESSIONS.contains(&function);
+    if !is_value || OF_ROWS.contains(&function) {
+        return Ok(None);
+    }
+    let mut value = call(function, vec![]);
+    if let Expr::Function(called) = &mut value
+        && let ast::FunctionArguments::List(list) = &mut called.args
+    {
+        list.args = arguments.to_vec();
+    }
+    one_row(value, function, alias, with_ordinality).map(Some)
+}
+
+/// `current_date` and its like in FROM, which are calls without parentheses; `None`: it is a relation.
+pub(super) fn word_in_from(factor: &ast::TableFactor) -> SqlResult<Option<ast::TableFactor>> {
+    const WORDS: [&str; 9] = [
+        "current_catalog",
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "current_user",
+        "localtime",
+        "localtimestamp",
+        "session_user",
+        "user",
+    ];
+    let ast::TableFactor::Table {
+        name,
+        alias,
+        args: None,
+        ..
+    } = factor
+    else {
+        return Ok(None);
+    };
+    let [ObjectNamePart::Identifier(word)] = name.0.as_slice() else {
+        return Ok(None);
+    };
+    let function = millrace_parser::fold(word);
+    if word.quote_style.is_some() || !WORDS.contains(&function.as_str()) {
+        return Ok(None);
+    }
+    let mut value = call(&function, vec![]);
+    if let Expr::Function(called) = &mut value {
+        called.args = ast::FunctionArguments::None;
+    }
+    one_row(value, &function, alias.as_ref(), false).map(Some)
+}
+
+/// `LATERAL (SELECT f(x) AS a) AS a`.
+fn one_row(
+    value: Expr,
+    function: &str,
+    alias: Option<&ast::TableAlias>,
+    with_ordinality: bool,
+) -> SqlResult<ast::TableFactor> {
+    let alias = alias.cloned().unwrap_or_else(|| unnamed(function));
+    let mut query = parsed_query(match with_ordinality {
+        true => "SELECT 1, CAST(1 AS BIGINT) AS ordinality",
+        false => "SELECT 1",
+    })?;
+    if let SetExpr::Select(select) = query.body.as_mut()
+        && let Some(first) = select.projection.first_mut()
+    {
+        *first = SelectItem::ExprWithAlias {
+            expr: value,
+            alias: alias.name.clone(),
+        };
+    }
+    Ok(ast::TableFactor::Derived {
+        lateral: true,
+        subquery: query,
+        alias: Some(alias),
+        sample: None,
+    })
 }
 
 /// The alias of a function that has none.

@@ -211,15 +211,29 @@ pub(super) fn known_plan_error(text: &str, lower: &str) -> Option<SqlError> {
     }
 }
 
-/// An error about the frame of a window; none: it is about something else.
-pub(super) fn of_frame(text: &str) -> Option<SqlError> {
-    text.starts_with("Invalid window frame: frame offsets for ROWS")
-        .then(|| {
-            SqlError::new(
-                SqlState::InvalidPrecedingOrFollowingSize,
-                "frame offsets of ROWS and GROUPS must be integers that are not negative",
-            )
-        })
+/// An error about aggregates, grouping and DISTINCT ON; none: it is about something else.
+pub(super) fn of_grouping(text: &str) -> Option<SqlError> {
+    let error = |code, message: &str| Some(SqlError::new(code, message));
+    if text.starts_with("In an aggregate with DISTINCT, ORDER BY expressions") {
+        let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+        return error(SqlState::InvalidColumnReference, message);
+    }
+    if text.starts_with("SELECT DISTINCT ON expressions must match") {
+        return error(SqlState::InvalidColumnReference, text);
+    }
+    if text.starts_with("Argument ") && text.contains(" to grouping function is not in grouping columns") {
+        let message = "arguments to GROUPING must be grouping expressions of the associated query level";
+        return error(SqlState::GroupingError, message);
+    }
+    if let Some(rest) = text.strip_prefix("Percentile value must be between 0.0 and 1.0 inclusive, ") {
+        let value = rest.trim_end_matches(" is invalid");
+        let message = format!("percentile value {value} is not between 0 and 1");
+        return error(SqlState::NumericValueOutOfRange, &message);
+    }
+    let rest = text.strip_prefix("Cannot automatically convert ")?;
+    let (given, wanted) = rest.split_once(" to ")?;
+    let message = format!("a value of type {} is no {}", sql_name(given), sql_name(wanted));
+    error(SqlState::DatatypeMismatch, &message)
 }
 
 /// An error about LIMIT or OFFSET; none: it is about something else.

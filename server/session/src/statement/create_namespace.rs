@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{ObjectName, SchemaName};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, SchemaName};
 use millrace_catalog::access::denied;
 use millrace_catalog::rights::Rights;
 use millrace_catalog::{DEFAULT_SCHEMA, Definition, Object};
@@ -48,13 +48,17 @@ pub async fn schema(
     if_not_exists: bool,
     text: &str,
 ) -> SqlResult<Outcome> {
-    let (name, owner) = match name {
-        SchemaName::Simple(name) => (names::last(name), None),
-        SchemaName::NamedAuthorization(name, owner) => (names::last(name), Some(owner)),
-        SchemaName::UnnamedAuthorization(user) => (millrace_parser::fold(user), Some(user)),
-    };
     let guard = session.ddl().await?;
     let scope = session.scope();
+    let role = |name: &Ident| role::named(session, &scope.catalog, &role_name(name));
+    let (name, owner) = match name {
+        SchemaName::Simple(name) => (names::last(name), None),
+        SchemaName::NamedAuthorization(name, owner) => (names::last(name), Some(role(owner)?)),
+        SchemaName::UnnamedAuthorization(user) => {
+            let owner = role(user)?;
+            (owner.name.clone(), Some(owner))
+        }
+    };
     if scope.catalog.has_schema(&scope.database, &name) {
         if if_not_exists {
             session.notice(
@@ -70,7 +74,7 @@ pub async fn schema(
     }
     if name.starts_with("pg_") {
         return Err(SqlError::new(
-            SqlState::InvalidSchemaName,
+            SqlState::ReservedName,
             format!("unacceptable schema name \"{name}\""),
         )
         .with_detail("The prefix \"pg_\" is reserved for system schemas."));
@@ -78,7 +82,6 @@ pub async fn schema(
     let rights = match owner {
         None => scope.rights_of_new(ObjectKind::Schema, ""),
         Some(owner) => {
-            let owner = role::named(session, &scope.catalog, &RoleName::Named(owner.clone()))?;
             if !scope.has_role(owner.id) {
                 return Err(denied(format!("must be member of role \"{}\"", owner.name)));
             }
@@ -94,6 +97,18 @@ pub async fn schema(
         rights,
     )?)?;
     done("CREATE SCHEMA")
+}
+
+/// The role that a word behind AUTHORIZATION means.
+fn role_name(word: &Ident) -> RoleName {
+    let is = |name: &str| word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name);
+    if is("current_user") || is("current_role") {
+        RoleName::CurrentUser
+    } else if is("session_user") {
+        RoleName::SessionUser
+    } else {
+        RoleName::Named(word.clone())
+    }
 }
 
 /// CREATE DATABASE.

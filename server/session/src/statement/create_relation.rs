@@ -2,6 +2,7 @@
 
 mod beside;
 pub(super) mod constraints;
+mod defaults;
 mod foreign_keys;
 pub(super) mod generated;
 mod include;
@@ -449,6 +450,7 @@ async fn make(session: &Arc<Session>, new: New<'_>) -> SqlResult<Option<Arc<Obje
 /// Defaults and generated columns must bind, and defaults must fit their columns.
 pub(super) fn check_expressions(session: &Session, scope: &Scope, relation: &Relation) -> SqlResult<()> {
     generated::check(session, scope, &relation.columns)?;
+    defaults::check_quoted(&relation.columns)?;
     let given: Vec<usize> = relation
         .columns
         .iter()

@@ -41,10 +41,20 @@ pub fn schema(names: &[&str]) -> SchemaRef {
     ))
 }
 
+/// What PostgreSQL calls a setting, however it was written.
+fn shown_name(setting: &str) -> &str {
+    match setting {
+        "timezone" => "TimeZone",
+        "datestyle" => "DateStyle",
+        "intervalstyle" => "IntervalStyle",
+        other => other,
+    }
+}
+
 /// The columns that SHOW of something has, if it is not a SELECT ([`as_select`]).
 pub fn columns(target: &ShowTarget) -> SchemaRef {
     match target {
-        ShowTarget::Variable(name) => schema(&[name.as_str()]),
+        ShowTarget::Variable(name) => schema(&[shown_name(name)]),
         ShowTarget::All | ShowTarget::Parameters => schema(&["name", "setting", "description"]),
         ShowTarget::Columns(_) => schema(&["name", "type", "nullable", "default", "comment"]),
         ShowTarget::Create(_) => schema(&["name", "create_sql"]),

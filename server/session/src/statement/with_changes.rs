@@ -4,14 +4,16 @@
 //! before the statement, and learn of changed rows from RETURNING alone, as in PostgreSQL. The tables that are changed are locked
 //! together, before anything is read.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::sql::sqlparser::ast::{self, SetExpr, With};
+use datafusion::sql::sqlparser::ast::{self, SetExpr, Visitor, With};
 use millrace_catalog::scope::Scope;
 use millrace_database::running::Running;
+use millrace_parser::walk::Walk;
 use millrace_planner::RelationKind;
 use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::from_internal::{self, df};
@@ -202,11 +204,14 @@ pub async fn execute(session: &Arc<Session>, query: ast::Query, running: Running
 async fn all(session: &Arc<Session>, parts: Parts, running: Running) -> SqlResult<Outcome> {
     let mut scope = session.scope();
     lock(session, &mut scope, &parts).await?;
-    for (alias, part) in &parts.before {
+    for (place, (alias, part)) in parts.before.iter().enumerate() {
         let changed = change(session, scope.clone(), part).await?;
         if let Some(returned) = changed.returned {
             let (columns, rows) = returned.into_rows();
             with_rows(&mut scope, alias, &columns, rows)?;
+        } else {
+            let behind = parts.before[place + 1..].iter().map(|(_, part)| part);
+            without_rows(alias, behind.chain([&parts.last]))?;
         }
     }
     if !matches!(parts.last.statement, ast::Statement::Query(_)) {
@@ -225,6 +230,36 @@ async fn all(session: &Arc<Session>, parts: Parts, running: Running) -> SqlResul
         stream,
         tag: CommandTag::sent("SELECT"),
     })
+}
+
+/// Refuses to read the rows of a change that gives none.
+fn without_rows<'a>(alias: &ast::TableAlias, mut behind: impl Iterator<Item = &'a Part>) -> SqlResult<()> {
+    struct Reads(String);
+    impl Visitor for Reads {
+        type Break = ();
+
+        fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<()> {
+            match name.0.as_slice() {
+                [only] if only.as_ident().is_some_and(|only| millrace_parser::fold(only) == self.0) => {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    let name = millrace_parser::fold(&alias.name);
+    // What is changed is named as what is read is, and is a table.
+    let is_read = |part: &Part| match &part.statement {
+        ast::Statement::Query(query) => query.walk(&mut Reads(name.clone())).is_break(),
+        ast::Statement::Insert(insert) => insert.source.walk(&mut Reads(name.clone())).is_break(),
+        _ => false,
+    };
+    match behind.any(is_read) {
+        true => Err(SqlError::unsupported(format!(
+            "WITH query \"{name}\" does not have a RETURNING clause"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Makes one change.

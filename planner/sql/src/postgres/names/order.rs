@@ -8,10 +8,10 @@ use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value,
+    Distinct, Expr, GroupByExpr, Ident, LimitClause, OrderBy, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value, Visitor,
 };
-use millrace_parser::walk::walk_expressions;
+use millrace_parser::walk::{Walk, walk_expressions};
 
 use super::scope::{Found, Item, Relation};
 use super::{Resolver, faulty, folded, ident, idents, output};
@@ -246,6 +246,23 @@ impl Resolver<'_> {
         Ok(())
     }
 
+    /// LIMIT and OFFSET, which are computed before any row is read.
+    ///
+    /// # Errors
+    /// One names a column.
+    pub(super) fn limit(&mut self, clause: &mut Option<LimitClause>) -> Result<()> {
+        if let Some(LimitClause::LimitOffset { limit, offset, .. }) = clause {
+            let offset = offset.as_ref().map(|offset| &offset.value);
+            for (value, name) in [(limit.as_ref(), "LIMIT"), (offset, "OFFSET")] {
+                if value.is_some_and(names_column) {
+                    let message = format!("argument of {name} must not contain variables");
+                    return Err(faulty(Fault::InvalidColumnReference, message));
+                }
+            }
+        }
+        self.visit(clause, &[], false)
+    }
+
     /// What the item of a select list is that a number counts.
     fn nth(&self, projection: &[SelectItem], number: usize, clause: &str) -> Result<Expr> {
         let unknown = || {
@@ -376,6 +393,33 @@ fn aliased<'a>(projection: &'a [SelectItem], name: &Ident) -> Option<&'a Expr> {
         SelectItem::ExprWithAlias { expr, alias } if folded(alias) == folded(name) => Some(expr),
         _ => None,
     })
+}
+
+/// Whether an expression names a column outside of its subqueries.
+fn names_column(expr: &Expr) -> bool {
+    struct Names(usize);
+    impl Visitor for Names {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+            match self.0 == 0 && is_column {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.walk(&mut Names(0)).is_break()
 }
 
 /// The position that a whole number without a sign stands for.

@@ -322,6 +322,11 @@ fn targets(
         Some(ConflictTarget::Columns(columns)) => {
             let mut named: Vec<String> = columns.iter().map(millrace_parser::fold).collect();
             named.sort();
+            let is_column = |name: &&String| relation.schema().index_of(name).is_ok();
+            if let Some(unknown) = named.iter().find(|name| !is_column(name)) {
+                let message = format!("column \"{unknown}\" does not exist");
+                return Err(SqlError::new(SqlState::UndefinedColumn, message));
+            }
             let is_named = |columns: &[usize]| {
                 let mut names: Vec<String> = columns
                     .iter()
