@@ -527,7 +527,7 @@ impl Database {
             }
             None => refused(format!("nothing feeds {}", object.described())).map_err(|error| {
                 error.with_hint(
-                    "Only relations with connector 'kafka', 'postgres-cdc', 'datagen', 'nexmark' or 'ysb' are sources.",
+                    "Only relations with connector 'kafka', 'postgres-cdc', 'file', 's3', 'datagen', 'nexmark' or 'ysb' are sources.",
                 )
             }),
         }
