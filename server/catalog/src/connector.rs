@@ -106,6 +106,18 @@ impl ConnectorDef {
         Ok(Some(def))
     }
 
+    /// Whether an option says what becomes of records that are not as they should be: that can be another thing later.
+    pub fn is_policy(option: &str) -> bool {
+        matches!(option, "on_error" | "schema_change")
+    }
+
+    /// The same with such options said anew.
+    #[must_use]
+    pub fn altered(mut self, policies: impl IntoIterator<Item = (String, String)>) -> ConnectorDef {
+        self.options.extend(policies);
+        self
+    }
+
     /// The same, whose secrets are opened so.
     #[must_use]
     pub fn with_secrets(self, secrets: Secrets) -> ConnectorDef {

@@ -344,6 +344,20 @@ fn in_our_words(text: &str, written: Written, field: &FieldRef) -> SqlResult<Opt
                      (time.precision.mode = isostring).",
                 ));
             }
+            let is_bytes = matches!(
+                field.data_type(),
+                DataType::Binary | DataType::BinaryView | DataType::LargeBinary
+            );
+            // Whether letters are bytes themselves, base64 or digits is not told by them, unless they begin as those of bytea do.
+            if is_bytes && text.starts_with('"') && !text.starts_with(r#""\\x"#) {
+                return Err(invalid(&format!(
+                    "a text stands for a {}, and the event has no schema that says how",
+                    type_name(field)
+                ))
+                .with_hint(
+                    "Have Debezium send schemas (value.converter.schemas.enable), with binary.handling.mode = bytes.",
+                ));
+            }
             return Ok(None);
         }
         Written::Days => written::date(number()?)?,
@@ -487,6 +501,18 @@ mod tests {
     }
 
     #[test]
+    fn bytes_without_a_schema_are_told_by_their_digits_alone() {
+        let columns = [("id", DataType::Int32), ("b", DataType::Binary)];
+        let event = |value: &str| format!(r#"{{"op":"c","after":{{"id":1,"b":{value}}}}}"#);
+        let error = about(&event("\"AAE=\""), &columns).unwrap_err();
+        assert!(error.contains("has no schema"), "{error}");
+        for value in [r#""\\x0001""#, "null"] {
+            let (row, ..) = about(&event(value), &columns).unwrap();
+            assert!(row.contains(value), "{row}");
+        }
+    }
+
+    #[test]
     fn values_are_what_the_schema_says() {
         let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
         let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
@@ -581,6 +607,7 @@ mod tests {
             (named("io.debezium.time.MicroTime"), "-5", &DataType::Utf8),
             (r#""type":"int32""#.to_owned(), "7", &DataType::Date32),
             (r#""type":"bytes""#.to_owned(), "\"*\"", &DataType::Binary),
+            (r#""type":"string""#.to_owned(), "\"AAE=\"", &DataType::Binary),
         ] {
             assert!(one(&schema, value, data_type).is_err(), "{schema} {value}");
         }

@@ -3,6 +3,7 @@
 //! Records are read together; where one of them cannot be, they are halved until it stands alone, so that many good ones cost what
 //! they cost without it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ use millrace_postgres::from_internal;
 use millrace_postgres::types::{is_text, parse, timestamptz};
 
 use crate::source::Record;
+
+/// So many characters of a line of names are shown.
+const NAMES_SHOWN_MAX: usize = 200;
 
 /// Columns of a stream that records give, each with its field.
 pub type Given = Vec<(FieldRef, ArrayRef)>;
@@ -264,6 +268,15 @@ fn in_order(
         .iter()
         .map(|field| names.iter().position(|name| name == field.name()));
     let places: Vec<Option<usize>> = places.collect();
+    if !fields.is_empty() && places.iter().all(Option::is_none) {
+        return Err(invalid(format!(
+            "the line of names has none of the columns: {}",
+            String::from_utf8_lossy(&first)
+                .chars()
+                .take(NAMES_SHOWN_MAX)
+                .collect::<String>()
+        )));
+    }
     let ordered = values.iter().map(|value| {
         let pieces = pieces(delimiter, value);
         if pieces.len() != names.len() {
@@ -373,8 +386,8 @@ fn of_member(field: &Field, member: Member, records: &[Record]) -> SqlResult<(Fi
     }
 }
 
-/// Headers as a JSON object; of several with one name the last counts, as with jsonb. Bytes that are no text are told in hexadecimal
-/// digits, as bytea has them.
+/// Headers as a JSON object; the values of several with one name are an array. Bytes that are no text are told in hexadecimal digits, as
+/// bytea has them.
 fn headers(headers: &[(String, Option<bytes::Bytes>)]) -> String {
     let value = |bytes: &bytes::Bytes| match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => text.to_owned(),
@@ -383,9 +396,17 @@ fn headers(headers: &[(String, Option<bytes::Bytes>)]) -> String {
             bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
         ),
     };
-    let members = headers.iter().map(|(name, bytes)| {
-        let value = bytes.as_ref().map(value);
-        (name.clone(), serde_json::Value::from(value))
+    let mut members: BTreeMap<&str, Vec<serde_json::Value>> = BTreeMap::new();
+    for (name, bytes) in headers {
+        let value = serde_json::Value::from(bytes.as_ref().map(value));
+        members.entry(name).or_default().push(value);
+    }
+    let members = members.into_iter().map(|(name, mut values)| {
+        let value = match values.len() {
+            1 => values.remove(0),
+            _ => serde_json::Value::Array(values),
+        };
+        (name.to_owned(), value)
     });
     serde_json::Value::Object(members.collect()).to_string()
 }
@@ -482,6 +503,33 @@ mod tests {
             Some("x;z"),
         ];
         assert_eq!(read(csv, &values), (vec![0, 1, 4], vec![2, 3, 5, 6]));
+    }
+
+    #[test]
+    fn a_line_of_names_that_has_no_column_is_none() {
+        let encoding = Encoding::Csv {
+            delimiter: b',',
+            has_header: true,
+        };
+        let fields = vec![field("a", DataType::Int32), field("b", DataType::Utf8)];
+        let decoder = RecordDecoder::new(encoding, fields, vec![]);
+        let mut line = record(0, Some("1,x"));
+        for (names, is_bad) in [("a,c", false), ("A,B", true), ("c,d", true)] {
+            line.headers = vec![(String::new(), Some(Bytes::copy_from_slice(names.as_bytes())))];
+            let (_, bad) = decoder.rows(std::slice::from_ref(&line), &build);
+            assert_eq!(!bad.is_empty(), is_bad, "{names}");
+        }
+    }
+
+    #[test]
+    fn headers_of_one_name_are_an_array() {
+        let text = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+        let given = [
+            ("h".to_owned(), text("1")),
+            ("g".to_owned(), None),
+            ("h".to_owned(), text("2")),
+        ];
+        assert_eq!(headers(&given), r#"{"g":null,"h":["1","2"]}"#);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! collector ([`Metrics::register`]), which is asked at each scrape; nothing below the server knows Prometheus.
 
 mod runtime;
+mod sources;
 
 use std::fmt;
 use std::sync::Arc;

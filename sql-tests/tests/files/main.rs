@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         .test("growing", async |_, place| growing(place).await)
         .test("rewritten", async |_, place| rewritten(place).await)
         .test("beside", async |_, place| beside(place).await)
+        .test("policies", async |_, place| policies(place).await)
         .test("csv", async |_, place| csv(place).await)
         .test("columns", async |_, place| columns(place).await)
         .test("broken", async |_, place| broken(place).await)
@@ -364,6 +365,74 @@ async fn beside(place: &Path) -> Result<(), Failure> {
     run(&client, "DROP STREAM two").await?;
     run(&client, "CREATE STREAM \"two$files\" (a INT)").await?;
     run(&client, "INSERT INTO \"two$files\" VALUES (1)").await?;
+    server.shutdown().await;
+    Ok(())
+}
+
+/// A record that stops a source is no dead end: what becomes of such records can be said anew.
+async fn policies(place: &Path) -> Result<(), Failure> {
+    let input = place.join("in");
+    std::fs::create_dir_all(&input)?;
+    put(
+        &input,
+        "a.json",
+        "{\"a\": 1}\nno json\n{\"a\": 2, \"b\": 3}\n{\"a\": 4, \"\": 5}\n",
+    )?;
+    let server = start(&place.join("data")).await?;
+    let client = connect(server.pg_addr()).await?;
+    let options = from(&input, ", on_error = 'fail', schema_change = 'stop'");
+    run(
+        &client,
+        &format!("CREATE STREAM s (a INT) {options} FORMAT PLAIN ENCODE JSON"),
+    )
+    .await?;
+    let state = "SELECT state FROM mr_catalog.sources";
+    until(&client, state, "failed").await?;
+    for (options, expected) in [
+        ("on_error = 'perhaps'", "invalid value for option"),
+        ("on_error = 'skip', path = '/'", "cannot be altered"),
+        ("match_pattern = '*'", "cannot be altered"),
+    ] {
+        let error = refused(&client, &format!("ALTER STREAM s SET ({options})")).await?;
+        assert!(error.contains(expected), "{options}: {error}");
+    }
+    run(&client, "ALTER STREAM s SET (on_error = 'skip')").await?;
+    // Columns that are new stop it still.
+    until(
+        &client,
+        "SELECT error LIKE '%were not there before%' FROM mr_catalog.sources",
+        "t",
+    )
+    .await?;
+    run(&client, "ALTER STREAM s SET (schema_change = 'add')").await?;
+    until(&client, "SELECT a, b FROM s ORDER BY a", "1 NULL, 2 3").await?;
+    // No column can have the name of a field of the other.
+    until(
+        &client,
+        "SELECT count(*), count(*) FILTER (WHERE reason LIKE '%cannot be a column%') FROM \"s$errors\"",
+        "2 1",
+    )
+    .await?;
+    until(&client, state, "running").await?;
+    let shown = line(&client, "SHOW CREATE STREAM s").await?;
+    assert!(
+        shown.contains("on_error = 'skip'") && shown.contains("schema_change = 'add'"),
+        "{shown}"
+    );
+    let error = refused(&client, "ALTER STREAM s ADD COLUMN \"\" INT").await?;
+    assert!(error.contains("zero-length delimited identifier"), "{error}");
+    // What reads the stream beside it is told of when it is to go.
+    run(
+        &client,
+        "CREATE MATERIALIZED VIEW bad AS SELECT count(*) FROM \"s$errors\"",
+    )
+    .await?;
+    let error = client.batch_execute("DROP STREAM s").await.unwrap_err();
+    let detail = error
+        .as_db_error()
+        .and_then(|error| error.detail())
+        .unwrap_or_default();
+    assert!(detail.contains("bad depends on stream"), "{detail}");
     server.shutdown().await;
     Ok(())
 }

@@ -79,7 +79,8 @@ fn main() -> ExitCode {
             sinks::refusals(broker, place).await
         })
         .test("sink_outage", async |broker, place| {
-            sinks::outage(broker, place).await
+            sinks::outage(broker, place).await?;
+            sinks::recreated(broker, &place.join("recreated")).await
         })
         .test("sink_copies", async |broker, place| {
             sinks::copies(broker, place).await
@@ -256,6 +257,21 @@ async fn beginnings(broker: &Broker, place: &Path) -> Result<(), Failure> {
         let options = with(broker, "old", &format!(", format = 'csv'{options}"));
         let options = options.replace("scan.startup.specific-offsets", "'scan.startup.specific-offsets'");
         run(&client, &format!("CREATE STREAM {name} (n INT) {options}")).await?;
+    }
+    for (offsets, expected) in [
+        ("partition:2,offset:0", "has no partition 2"),
+        (
+            "partition:0,offset:99",
+            "can be read from offset 0 to 5, and not from 99",
+        ),
+    ] {
+        let options = format!(", format = 'csv', 'scan.startup.specific-offsets' = '{offsets}'");
+        let error = refused(
+            &client,
+            &format!("CREATE STREAM none (n INT) {}", with(broker, "old", &options)),
+        )
+        .await?;
+        assert!(error.contains(expected), "{error}");
     }
     send(&kafka, (10..12).map(at)).await?;
     // Of partition 1 of these nothing was read, and what "latest" was stays.
@@ -463,6 +479,13 @@ async fn refusals(broker: &Broker, place: &Path) -> Result<(), Failure> {
     )
     .await?;
     until(&client, "SELECT count(*), sum(n) FROM gone", "2 3").await?;
+    // How far it is behind is not known any more, and that is not nothing.
+    until(
+        &client,
+        "SELECT lag_records, lag FROM mr_catalog.sources WHERE name = 'gone'",
+        "NULL NULL",
+    )
+    .await?;
     server.shutdown().await;
     Ok(())
 }

@@ -487,6 +487,35 @@ pub async fn outage(broker: &mut Broker, place: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A topic that was deleted and recreated while there was nothing to be written gets no step.
+pub async fn recreated(broker: &Broker, place: &Path) -> Result<(), Failure> {
+    let kafka = broker.client().await?;
+    create_topic(&kafka, "again", 1).await?;
+    let server = start(place).await?;
+    let client = connect(server.pg_addr()).await?;
+    run(&client, "CREATE STREAM s (a INT)").await?;
+    let sink = |more: &str| {
+        let options = with(broker, "again", more);
+        format!("CREATE SINK k FROM s {options} FORMAT PLAIN ENCODE JSON")
+    };
+    let error = refused(&client, &sink(", delivery = 'at_least_once'")).await?;
+    assert!(error.contains("delivers exactly once"), "{error}");
+    run(&client, &sink("")).await?;
+    run(&client, "INSERT INTO s VALUES (1)").await?;
+    run(&client, "FLUSH").await?;
+    kafka.admin().delete_topics(["again"], Default::default()).await?;
+    let began = Instant::now();
+    while create_topic(&kafka, "again", 1).await.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    run(&client, "INSERT INTO s VALUES (2)").await?;
+    until_has(&client, STATE, "deleted and recreated").await?;
+    assert_eq!(topic(broker, "again")?, [""; 0]);
+    server.shutdown().await;
+    Ok(())
+}
+
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

@@ -99,8 +99,7 @@ const PROGRESS_TOPIC: &str = "millrace-progress";
 
 impl KafkaPlace {
     fn new(given: &mut Given<'_>) -> SqlResult<KafkaPlace> {
-        let brokers = BROKERS.map(|name| given.text(name));
-        let brokers = brokers.into_iter().flatten().next();
+        let brokers = given.one_name(&BROKERS)?;
         let brokers =
             brokers.ok_or_else(|| given.missing(BROKERS[0], "'host:port', several with commas between"))?;
         for broker in brokers.split(',') {
@@ -116,7 +115,7 @@ impl KafkaPlace {
                 ));
             }
         }
-        let topic = given.text("topic").or_else(|| given.text("kafka.topic"));
+        let topic = given.one_name(&["topic", "kafka.topic"])?;
         let topic = topic.ok_or_else(|| given.missing("topic", "the name of a topic"))?;
         if topic.is_empty() {
             return Err(invalid("topic", topic, "it must be the name of a topic"));
@@ -363,9 +362,9 @@ mod tests {
             assert!(def(&options).is_err(), "{options:?}");
         }
         assert!(def(&[("properties.ssl.ca.location", "/ca.pem")]).is_err());
-        assert!(
-            def(&[("properties.bootstrap.servers", "x")]).is_ok(),
-            "the first of the names counts"
-        );
+        for twice in ["properties.bootstrap.servers", "kafka.brokers", "kafka.topic"] {
+            let error = def(&[(twice, "x:1")]).unwrap_err();
+            assert!(error.message.contains("exclude each other"), "{error:?}");
+        }
     }
 }

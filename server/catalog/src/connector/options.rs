@@ -54,6 +54,24 @@ impl<'a> Given<'a> {
         self.left.remove(name)
     }
 
+    /// The value of an option that has several names.
+    ///
+    /// # Errors
+    /// It is given under two of them: which one counts nobody could tell.
+    pub fn one_name(&mut self, names: &[&str]) -> SqlResult<Option<&'a str>> {
+        let found: Vec<(&str, &'a str)> = (names.iter())
+            .filter_map(|name| Some((*name, self.text(name)?)))
+            .collect();
+        match found[..] {
+            [] => Ok(None),
+            [(_, value)] => Ok(Some(value)),
+            [(first, _), (second, _), ..] => Err(SqlError::new(
+                SqlState::InvalidParameterValue,
+                format!("options \"{first}\" and \"{second}\" exclude each other"),
+            )),
+        }
+    }
+
     /// Whether an option is there, and was not read yet.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.left.contains_key(name)

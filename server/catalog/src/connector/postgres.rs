@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use millrace_postgres::error::{SqlError, SqlResult, SqlState};
+use millrace_postgres::error::SqlResult;
 
 use super::encoding::SchemaChange;
 use super::options::{Given, invalid};
@@ -128,18 +128,10 @@ impl Postgres {
 
 /// What an option says that has to be there. The first of its names is what messages call it.
 fn needed(given: &mut Given<'_>, names: &[&str], what: &str) -> SqlResult<String> {
-    let found: Vec<(&str, &str)> = names
-        .iter()
-        .filter_map(|name| Some((*name, given.text(name)?)))
-        .collect();
-    match found[..] {
-        [(_, text)] if !text.is_empty() => Ok(text.to_owned()),
-        [(name, text)] => Err(invalid(name, text, &format!("it must be {what}"))),
-        [] => Err(given.missing(names[0], what)),
-        [(first, _), (second, _), ..] => Err(SqlError::new(
-            SqlState::InvalidParameterValue,
-            format!("options \"{first}\" and \"{second}\" exclude each other"),
-        )),
+    match given.one_name(names)? {
+        Some("") => Err(invalid(names[0], "", &format!("it must be {what}"))),
+        Some(text) => Ok(text.to_owned()),
+        None => Err(given.missing(names[0], what)),
     }
 }
 
@@ -197,7 +189,7 @@ impl PostgresTarget {
     pub(crate) fn new(given: &mut Given<'_>) -> SqlResult<PostgresTarget> {
         let place = PostgresPlace::new(given)?;
         let name = needed(given, &["table.name", "table"], "the name of a table there")?;
-        let schema = given.text("schema.name").or_else(|| given.text("schema"));
+        let schema = given.one_name(&["schema.name", "schema"])?;
         let (schema, table) = match (schema, name.split_once('.')) {
             (Some(schema), None) => (schema.to_owned(), name),
             (None, None) => ("public".to_owned(), name),

@@ -290,7 +290,6 @@ impl SinkOptions {
         rollover: Duration,
     ) -> SqlResult<SinkOptions> {
         let is_forced = given.one_of("force_append_only", &[("true", true), ("false", false)])?;
-        // Where rows are written once they are whichever is asked for.
         let deliveries = [Delivery::ExactlyOnce, Delivery::AtLeastOnce];
         let delivery = given.one_of(
             "delivery",
@@ -301,6 +300,12 @@ impl SinkOptions {
                 "a webhook cannot be delivered to exactly once: after a crash a request may be sent again",
             )
             .with_hint("Omit the option. A request that is sent again has the same Idempotency-Key."));
+        }
+        if delivery == Some(Delivery::AtLeastOnce) && !matches!(target, Wanted::Webhook(_)) {
+            return Err(SqlError::unsupported(
+                "this sink delivers exactly once: delivery = 'at_least_once' would change nothing",
+            )
+            .with_hint("Omit the option."));
         }
         let rollover = match given.text("rollover_seconds") {
             None => rollover,

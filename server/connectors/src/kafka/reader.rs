@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use krafka::KrafkaError;
-use krafka::consumer::{AutoOffsetReset, Consumer, IsolationLevel, TopicPartition};
+use krafka::consumer::{AutoOffsetReset, Consumer, ConsumerRecord, IsolationLevel, TopicPartition};
 use millrace_catalog::connector::kafka::{KafkaDef, Start};
 
 use super::connect::{PARTITIONS_EVERY, connect, explain, failed, no_topic};
@@ -19,6 +19,8 @@ const POLL: Duration = Duration::from_millis(500);
 /// How long a partition may be without a leader at the start, and how often it is asked for.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 const LEADER_RETRY: Duration = Duration::from_millis(100);
+/// How old what is known of the topic may be when records are handed out.
+const IDENTITY_EVERY: Duration = Duration::from_secs(1);
 /// Records at a time.
 const RECORDS_MAX: i32 = 16_384;
 /// Of one answer, and of one partition in it.
@@ -35,6 +37,8 @@ pub struct KafkaReader {
     /// Of each partition the offset of the next record.
     next: BTreeMap<i32, i64>,
     looked: Instant,
+    /// What was fetched, until it is known that the topic is the one that is read.
+    polled: Vec<ConsumerRecord>,
 }
 
 impl KafkaReader {
@@ -70,15 +74,16 @@ impl KafkaReader {
             id: None,
             next: BTreeMap::new(),
             looked: Instant::now(),
+            polled: vec![],
         };
         let partitions = reader.partitions().await?;
         if let (Some(was), Some(is)) = (&position.of, &reader.id)
             && was != is
         {
-            return Err(ConnectorError::lasting(
-                format!("topic \"{}\" was deleted and recreated", reader.topic),
-                "Rows already read are kept. Create another stream for the new topic.",
-            ));
+            return Err(reader.recreated());
+        }
+        if let (Start::Offsets(offsets), true) = (&def.start, position.is_beginning()) {
+            reader.check_given(offsets, &partitions).await?;
         }
         let mut start = position.splits.clone();
         let new: Vec<i32> = (partitions.iter().copied())
@@ -103,8 +108,8 @@ impl KafkaReader {
         let Some(topic) = metadata.topics.into_iter().find(|topic| topic.name == self.topic) else {
             return Err(no_topic(&self.topic, &self.brokers));
         };
-        if topic.topic_id != [0; 16] {
-            self.id = Some(topic.topic_id.iter().map(|byte| format!("{byte:02x}")).collect());
+        if let Some(id) = id_of(topic.topic_id) {
+            self.id = Some(id);
         }
         let partitions: BTreeSet<i32> = topic.partitions.keys().copied().collect();
         Ok(partitions)
@@ -155,6 +160,54 @@ impl KafkaReader {
                 Err(error) => return Err(self.error(&error)),
             }
         }
+    }
+
+    fn recreated(&self) -> ConnectorError {
+        ConnectorError::lasting(
+            format!("topic \"{}\" was deleted and recreated", self.topic),
+            "Rows already read are kept. Create another stream for the new topic.",
+        )
+    }
+
+    /// Makes sure that what was fetched is of the topic that is read, and not of another of its name. Brokers of today are asked for records by
+    /// the topic's id, and so another one's come only when the client knows of it; older ones by the name, and so it is asked again soon.
+    async fn check_topic(&mut self) -> Result<(), ConnectorError> {
+        if self.looked.elapsed() > IDENTITY_EVERY {
+            return self.look_for_partitions().await;
+        }
+        let known = self.consumer.fetch_metadata(None).await;
+        let known = known.map_err(|error| self.error(&error))?;
+        match known.topics.iter().find(|topic| topic.name == self.topic) {
+            Some(topic) if id_of(topic.topic_id) == self.id => Ok(()),
+            // What the client says of it now is asked of the broker.
+            _ => self.look_for_partitions().await,
+        }
+    }
+
+    /// Refuses offsets to begin at that are not there.
+    async fn check_given(
+        &self,
+        offsets: &BTreeMap<i32, i64>,
+        partitions: &BTreeSet<i32>,
+    ) -> Result<(), ConnectorError> {
+        let hint = "Choose other scan.startup.specific-offsets.";
+        for (partition, offset) in offsets {
+            if !partitions.contains(partition) {
+                let what = format!("topic \"{}\" has no partition {partition}", self.topic);
+                return Err(ConnectorError::lasting(what, hint));
+            }
+            let (first, end) = self.watermarks(*partition).await?;
+            if !(first..=end).contains(offset) {
+                return Err(ConnectorError::lasting(
+                    format!(
+                        "partition {partition} of topic \"{}\" can be read from offset {first} to {end}, and not from {offset}",
+                        self.topic
+                    ),
+                    hint,
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses to go on where records are missing.
@@ -209,10 +262,7 @@ impl KafkaReader {
         let before = self.id.clone();
         let now = self.partitions().await?;
         if before.is_some() && before != self.id {
-            return Err(ConnectorError::lasting(
-                format!("topic \"{}\" was deleted and recreated", self.topic),
-                "Rows already read are kept. Create another stream for the new topic.",
-            ));
+            return Err(self.recreated());
         }
         let new: Vec<i32> = (now.into_iter())
             .filter(|partition| !self.next.contains_key(partition))
@@ -225,9 +275,31 @@ impl KafkaReader {
         Ok(())
     }
 
+    /// What the broker has next.
+    async fn poll(&mut self) -> Result<Vec<ConsumerRecord>, ConnectorError> {
+        match self.consumer.poll(POLL).await {
+            Ok(records) => Ok(records),
+            Err(KrafkaError::NoOffset { .. }) => {
+                self.look_for_partitions().await?;
+                // What is missing is told by the offsets that there are.
+                self.check(&self.next).await?;
+                Err(ConnectorError::passing(format!(
+                    "topic \"{}\": offsets that were there are not known to the broker",
+                    self.topic
+                )))
+            }
+            Err(error) => Err(self.error(&error)),
+        }
+    }
+
     fn error(&self, error: &KrafkaError) -> ConnectorError {
         explain(&self.brokers, &self.topic, error)
     }
+}
+
+/// The id of a topic as it is kept; none: the broker has none.
+fn id_of(id: [u8; 16]) -> Option<String> {
+    (id != [0; 16]).then(|| id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[async_trait]
@@ -236,19 +308,13 @@ impl Reader for KafkaReader {
         if self.looked.elapsed() > PARTITIONS_EVERY {
             self.look_for_partitions().await?;
         }
-        let polled = match self.consumer.poll(POLL).await {
-            Ok(records) => records,
-            Err(KrafkaError::NoOffset { .. }) => {
-                self.look_for_partitions().await?;
-                // What is missing is told by the offsets that there are.
-                self.check(&self.next).await?;
-                return Err(ConnectorError::passing(format!(
-                    "topic \"{}\": offsets that were there are not known to the broker",
-                    self.topic
-                )));
-            }
-            Err(error) => return Err(self.error(&error)),
-        };
+        if self.polled.is_empty() {
+            self.polled = self.poll().await?;
+        }
+        if !self.polled.is_empty() {
+            self.check_topic().await?;
+        }
+        let polled = std::mem::take(&mut self.polled);
         let mut fetched = Fetched::default();
         fetched.records.reserve(polled.len());
         for record in polled {

@@ -220,15 +220,19 @@ impl KafkaWriter {
             return Ok(None);
         };
         if progress.topic != self.topic {
-            return Err(ConnectorError::lasting(
-                format!("topic \"{}\" was deleted and recreated", self.def.place.topic),
-                "Rows written to the old topic are gone. To write all rows to the new one, drop the sink and create it again.",
-            ));
+            return Err(self.recreated());
         }
         Ok(Some(Reached {
             next: progress.next,
             sum: progress.sum,
         }))
+    }
+
+    fn recreated(&self) -> ConnectorError {
+        ConnectorError::lasting(
+            format!("topic \"{}\" was deleted and recreated", self.def.place.topic),
+            "Rows written to the old topic are gone. To write all rows to the new one, drop the sink and create it again.",
+        )
     }
 
     /// What to do after a transaction was refused: perhaps because another has our transactional id.
@@ -256,6 +260,10 @@ impl Writer for KafkaWriter {
     }
 
     async fn write(&mut self, reached: Reached, messages: Vec<Message>) -> Result<(), ConnectorError> {
+        // A step into another topic would be the only one there.
+        if topic_id(&self.kafka, &self.def).await? != self.topic {
+            return Err(self.recreated());
+        }
         let progress = Progress {
             next: reached.next,
             sum: reached.sum,

@@ -162,6 +162,24 @@ pub struct SinkStatus {
 }
 
 impl SinkStatus {
+    /// Whether it follows its relation, and so knows whether there is something to deliver.
+    fn follows(&self) -> bool {
+        self.is_running && !self.is_paused && !self.has_ended
+    }
+
+    /// Rows of steps that the target does not have yet; none: nobody knows.
+    pub fn known_waiting(&self) -> Option<u64> {
+        (self.follows() || self.waiting_rows > 0).then_some(self.waiting_rows)
+    }
+
+    /// For how long there has been something to deliver; none: nobody knows whether there is.
+    pub fn lag_seconds(&self, now_ms: i64) -> Option<f64> {
+        match self.behind_since_ms {
+            Some(since) => Some(now_ms.saturating_sub(since).max(0) as f64 / 1_000.0),
+            None => self.follows().then_some(0.0),
+        }
+    }
+
     /// What it is doing, in a word.
     pub fn state(&self) -> &'static str {
         match (&self.error, self.is_running) {
@@ -411,5 +429,33 @@ impl Database {
             task: Some(tokio::spawn(writing.run())),
         };
         self.sinks.0.lock().insert(object.id, running);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_wait_is_not_nothing() {
+        let told = |status: &SinkStatus| (status.known_waiting(), status.lag_seconds(5_000));
+        let running = SinkStatus {
+            is_running: true,
+            ..SinkStatus::default()
+        };
+        assert_eq!(told(&running), (Some(0), Some(0.0)));
+        let paused = SinkStatus {
+            is_paused: true,
+            ..running.clone()
+        };
+        assert_eq!(told(&paused), (None, None));
+        let failed = SinkStatus {
+            has_ended: true,
+            waiting_rows: 7,
+            behind_since_ms: Some(1_000),
+            ..running
+        };
+        assert_eq!(told(&failed), (Some(7), Some(4.0)));
+        assert_eq!(told(&SinkStatus::default()), (None, None));
     }
 }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
+use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::connector::postgres::Postgres;
 use millrace_catalog::scope::Scope;
 use millrace_catalog::{Object, Relation};
@@ -150,6 +151,8 @@ struct Task {
     stop: watch::Sender<bool>,
     /// None: it is paused.
     running: Option<JoinHandle<()>>,
+    /// Of one that is paused: what asks how much a server holds back for it.
+    asking: Option<JoinHandle<()>>,
 }
 
 impl Sources {
@@ -160,7 +163,8 @@ impl Sources {
             let mut progress = task.progress.borrow().clone();
             if task.running.is_none() {
                 progress.state = State::Paused;
-                (progress.lag_records, progress.lag_bytes) = (None, None);
+                progress.lag_records = None;
+                progress.lag_bytes = progress.lag_bytes.filter(|_| task.asking.is_some());
             }
             SourceInfo {
                 stream: *stream,
@@ -259,15 +263,15 @@ impl Sources {
 
     /// Stops one for now; what it was writing is written, and counts: it is started again from there.
     async fn halt(&self, stream: ObjectId) {
-        let running = {
+        let stopped = {
             let mut tasks = self.tasks.lock();
-            tasks.get_mut(&stream).and_then(|task| {
+            tasks.get_mut(&stream).map(|task| {
                 task.stop.send_replace(true);
-                task.running.take()
+                [task.running.take(), task.asking.take()]
             })
         };
-        if let Some(running) = running {
-            let _ = running.await;
+        for work in stopped.into_iter().flatten().flatten() {
+            let _ = work.await;
         }
         if let Some(place) = self.place(stream) {
             self.found.lock().insert(stream, place);
@@ -350,8 +354,32 @@ impl Database {
             progress,
             stop,
             running: (!is_paused).then(|| tokio::spawn(work)),
+            asking: None,
         };
         self.sources.tasks.lock().insert(object.id, task);
+        if is_paused {
+            self.ask_for(object)?;
+        }
+        Ok(())
+    }
+
+    /// Has it asked what the server of a source that is paused holds back for it.
+    fn ask_for(&self, object: &Object) -> SqlResult<()> {
+        let connector = object.relation().and_then(|relation| relation.connector.as_ref());
+        let Some(Postgres::Server(def)) = connector.map(ConnectorDef::postgres).transpose()?.flatten() else {
+            return Ok(());
+        };
+        let mut tasks = self.sources.tasks.lock();
+        if let Some(task) = tasks.get_mut(&object.id) {
+            let mut last = task.progress.borrow().clone();
+            last.lag_bytes = None;
+            let (tell, progress) = watch::channel(last);
+            let (stop, stopped) = watch::channel(false);
+            (task.progress, task.stop) = (progress, stop);
+            task.asking = Some(tokio::spawn(async move {
+                replicating::ask(&def, &tell, &stopped).await
+            }));
+        }
         Ok(())
     }
 
@@ -378,6 +406,7 @@ impl Database {
             progress,
             stop: watch::channel(false).0,
             running: Some(tokio::spawn(async {})),
+            asking: None,
         };
         self.sources.tasks.lock().insert(object.id, task);
         Err(error)
@@ -431,7 +460,7 @@ impl Database {
         self.known_source(object)?;
         self.store().catalog().put_fact(&facts(object.id)[1], b"1")?;
         self.sources.halt(object.id).await;
-        Ok(())
+        self.ask_for(object)
     }
 
     /// Goes on with what feeds a stream: from where it was paused, or where it failed.
@@ -498,7 +527,7 @@ impl Database {
             }
             None => refused(format!("nothing feeds {}", object.described())).map_err(|error| {
                 error.with_hint(
-                    "Only relations with connector 'kafka', 'postgres-cdc', 'datagen', 'nexmark' or 'ysb' are sources.",
+                    "Only relations with connector 'kafka', 'postgres-cdc', 'file', 's3', 'datagen', 'nexmark' or 'ysb' are sources.",
                 )
             }),
         }
@@ -589,6 +618,7 @@ mod tests {
             progress: watch::channel(Progress::default()).1,
             stop: watch::channel(false).0,
             running: Some(tokio::spawn(async {})),
+            asking: None,
         };
         sources.tasks.lock().insert(ObjectId(1), task);
         assert_eq!(sources.place(ObjectId(1)), None);

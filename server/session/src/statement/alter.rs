@@ -10,6 +10,7 @@ mod form;
 mod freshness;
 mod identity;
 pub(super) mod owner;
+mod policy;
 mod sequence;
 mod watermark;
 
@@ -274,6 +275,9 @@ async fn perform(
         AlterOperation::ResetOptions(names) if object.kind == ObjectKind::MaterializedView => {
             freshness::reset(&guard, &object, &names)?;
         }
+        AlterOperation::SetOptions(options) if policy::is_one(&object, &options) => {
+            policy::set(session, &guard, &object, options).await?;
+        }
         AlterOperation::SetOptions(mut options) if is_stored(&object) => {
             let change = Retention::new(&mut options, kind)?;
             if let Some(option) = options.0.first() {
@@ -388,8 +392,8 @@ fn is_stored(object: &Object) -> bool {
 
 fn not_altered(option: &Ident) -> SqlError {
     SqlError::unsupported(format!("option \"{}\" cannot be altered", option.value)).with_hint(
-        "The options that can be altered are durability, and, for a stream, retention and \
-                    retention_size.",
+        "The options that can be altered are durability, for a stream retention and retention_size, and, \
+                    each by itself, on_error and schema_change of what is read from elsewhere.",
     )
 }
 

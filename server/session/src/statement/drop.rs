@@ -480,6 +480,15 @@ pub(crate) fn dependents_of(object: &Arc<Object>, catalog: &CatalogSnapshot) -> 
     let mut lines = vec![];
     let mut seen = BTreeSet::from([object.id]);
     let mut next = vec![Arc::clone(object)];
+    // What is kept beside it goes with it, and others may read that.
+    let beside = object
+        .relation()
+        .into_iter()
+        .flat_map(|relation| relation.beside());
+    for stream in beside.filter_map(|id| catalog.object(id)) {
+        seen.insert(stream.id);
+        next.push(Arc::clone(stream));
+    }
     while let Some(on) = next.pop() {
         for dependent in catalog.dependents(&BTreeSet::from([on.id])) {
             // What goes with it anyway is not told.

@@ -178,14 +178,13 @@ impl Seen {
             row.lag_seconds = progress.lag_ms(now_ms()).map(|lag| lag as f64 / 1e3);
         }
         if let (Some(status), Definition::Sink(def)) = (self.sinks.get(&object.id), &object.definition) {
-            let since = status.behind_since_ms;
             row.connector = Some(def.target.connector().to_owned());
             row.rows = Some(status.rows);
             row.changes = Some(status.rows);
-            row.waiting = Some(status.waiting_rows);
+            row.waiting = status.known_waiting();
             row.state = Some(status.state().to_owned());
             row.error = status.error.clone();
-            row.lag_seconds = Some(since.map_or(0.0, |since| (now_ms() - since).max(0) as f64 / 1e3));
+            row.lag_seconds = status.lag_seconds(now_ms());
         }
         row
     }

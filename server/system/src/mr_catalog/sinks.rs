@@ -6,10 +6,9 @@ use arrow::array::{Float64Array, StringArray, TimestampMicrosecondArray};
 use millrace_catalog::Definition;
 use millrace_database::Database;
 use millrace_database::clock::now_ms;
-use millrace_database::database::sinks::SinkStatus;
 use millrace_storage::ObjectKind;
 
-use super::{Columns, numbers, texts};
+use super::{Columns, numbers, optional_numbers, texts};
 
 pub(super) fn columns(database: &Database) -> Columns {
     let catalog = database.catalog();
@@ -25,10 +24,6 @@ pub(super) fn columns(database: &Database) -> Columns {
         }
     }
     let now = now_ms();
-    let lag = |status: &SinkStatus| match status.behind_since_ms {
-        Some(since) => now.saturating_sub(since).max(0) as f64 / 1_000.0,
-        None => 0.0,
-    };
     let committed = sinks
         .iter()
         .map(|(_, _, _, status)| Some(status.committed_at_ms?.saturating_mul(1_000)));
@@ -77,12 +72,12 @@ pub(super) fn columns(database: &Database) -> Columns {
         ),
         (
             "lag_rows",
-            numbers(sinks.iter().map(|(.., status)| status.waiting_rows)),
+            optional_numbers(sinks.iter().map(|(.., status)| status.known_waiting())),
         ),
         (
             "lag_seconds",
-            Arc::new(Float64Array::from_iter_values(
-                sinks.iter().map(|(.., status)| lag(status)),
+            Arc::new(Float64Array::from_iter(
+                sinks.iter().map(|(.., status)| status.lag_seconds(now)),
             )),
         ),
         (

@@ -4,6 +4,10 @@
 //! Everything after the check is as in [`super::ingest`]: all or nothing, durable when it is answered, and a delivery that comes again
 //! with the same id is not taken twice.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::time::{Duration, Instant};
+
 use axum::body::Body;
 use axum::extract::{Path, State as Extracted};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -13,6 +17,7 @@ use millrace_catalog::connector::webhook::{Check, Signature};
 use millrace_database::ingest_keys::KEY_BYTES_MAX;
 use millrace_postgres::error::{SqlError, SqlState};
 use millrace_session::copy_in::IngestFormat;
+use parking_lot::Mutex;
 use ring::hmac;
 
 use super::ingest::{Door, Request, Wait, answer, session};
@@ -21,6 +26,9 @@ use super::request::Whole;
 use super::{State, error};
 use crate::login::decode_base64;
 use millrace_auth::same;
+
+/// How often it is told of a stream that its deliveries cannot be checked.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Takes a delivery.
 pub async fn post(
@@ -33,8 +41,15 @@ pub async fn post(
         Ok(session) => session,
         Err(error) => return error::response(&error),
     };
-    let Ok(webhook) = session.webhook(&stream) else {
-        return refused();
+    let webhook = match session.webhook(&stream) {
+        Ok(webhook) => webhook,
+        Err(why) => {
+            // That there is none is no news.
+            if !matches!(why.code, SqlState::UndefinedTable | SqlState::WrongObjectType) {
+                cannot_check(&stream, &why);
+            }
+            return refused();
+        }
     };
     let secret = {
         let secret = webhook.signature.secret.clone();
@@ -43,7 +58,7 @@ pub async fn post(
     let secret = match secret {
         Ok(secret) => secret,
         Err(why) => {
-            tracing::error!(stream, error = why.message, "a webhook cannot check its requests");
+            cannot_check(&stream, &why);
             return refused();
         }
     };
@@ -79,6 +94,22 @@ pub async fn post(
         door: Door::Webhook,
     };
     answer(request, Body::from(as_array(&body))).await
+}
+
+/// Says why deliveries are refused that may be sound, and once a minute of each stream: whoever sends them tries again and again.
+fn cannot_check(stream: &str, why: &SqlError) {
+    static TOLD: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
+    let now = Instant::now();
+    let mut told = TOLD.lock();
+    told.retain(|_, at| now.duration_since(*at) < TOLD_EVERY);
+    if let Entry::Vacant(entry) = told.entry(stream.to_owned()) {
+        entry.insert(now);
+        tracing::warn!(
+            stream,
+            error = why.message,
+            "deliveries to a webhook are answered 401: its secret cannot be read"
+        );
+    }
 }
 
 fn refused() -> Response {

@@ -16,6 +16,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use super::sources;
+
 /// Epochs, waiting work, the size of the views, and what sinks have delivered.
 pub struct RuntimeCollector(pub Weak<Database>);
 
@@ -138,6 +140,7 @@ impl Collector for RuntimeCollector {
             let gauge = ConstGauge::new(value as i64);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
+        sources::encode(&mut encoder, &database)?;
         shipping(&mut encoder, &database)?;
         let subscriptions = database.subscriptions();
         let open = subscriptions.list();

@@ -68,7 +68,7 @@ impl Database {
             }
             let changed = tokio::time::timeout(LOOK_EVERY, progress.changed()).await;
             match changed {
-                Ok(Err(_)) if self.is_paused(source)? => return Ok(()),
+                _ if self.is_paused(source)? => return Ok(()),
                 // It is started again, for a column that is to be added first, say.
                 Ok(Err(_)) => tokio::time::sleep(RESTART).await,
                 Ok(Ok(())) | Err(_) => {}

@@ -18,7 +18,7 @@ use millrace_catalog::{ColumnDef, Relation};
 use millrace_connectors::news::New;
 use millrace_connectors::source::ConnectorError;
 use millrace_planner::RelationId;
-use millrace_postgres::error::{SqlError, SqlResult};
+use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::{from_internal, types};
 use millrace_storage::ObjectId;
 
@@ -54,6 +54,20 @@ impl Watch {
         })
     }
 
+    /// Why a record cannot have a column of this name: no relation can. None: it can, or nobody would add it.
+    pub fn refuses(&self, name: &str) -> Option<SqlError> {
+        let is_refused = self.policy == SchemaChange::Add && !is_name(name);
+        is_refused.then(|| {
+            let shown: String = name.chars().take(NAME_BYTES_MAX).collect();
+            SqlError::new(
+                SqlState::InvalidName,
+                format!(
+                    "field {shown:?} cannot be a column: the name of one has 1 to {NAME_BYTES_MAX} bytes"
+                ),
+            )
+        })
+    }
+
     /// What is to be done, if something is. `place`: where the record of a place stands, in words.
     ///
     /// # Errors
@@ -79,7 +93,7 @@ impl Watch {
                     place(first.at),
                     all.join(", ")
                 ),
-                "ALTER .. ADD COLUMN adds one and resumes the source. With schema_change = 'ignore' new columns are ignored, with 'add' they are added.",
+                "ALTER .. ADD COLUMN adds one and resumes the source. With ALTER .. SET (schema_change = 'ignore') new columns are ignored, with 'add' they are added.",
             ));
         }
         // A column that is always NULL has no known type.
@@ -88,7 +102,7 @@ impl Watch {
             Some(column(&new.name, sql_type).map_err(|why| {
                 ConnectorError::lasting(
                     format!("column {} of {} cannot be added: {why}", told(new), place(new.at)),
-                    "Add it by ALTER .. ADD COLUMN with a supported type, or create the source again with schema_change = 'ignore'.",
+                    "Add it by ALTER .. ADD COLUMN with a supported type, or ALTER .. SET (schema_change = 'ignore').",
                 )
             }))
         });
@@ -100,16 +114,20 @@ impl Watch {
                     place(first.at),
                     columns.len()
                 ),
-                "Such records are better read into one column of type JSONB.",
+                "ALTER .. SET (schema_change = 'ignore'): such records are better read into one column of type JSONB.",
             ));
         }
         Ok((!columns.is_empty()).then_some(Wanted { relation, columns }))
     }
 }
 
+fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains('\0')
+}
+
 /// A column of a name and a type, as they are written.
 fn column(name: &str, sql_type: &str) -> Result<ColumnDef, String> {
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
+    if !is_name(name) {
         return Err(format!("a column's name has 1 to {NAME_BYTES_MAX} bytes"));
     }
     let cast = millrace_parser::parse_expression(&format!("CAST(NULL AS {sql_type})"));
@@ -186,6 +204,23 @@ mod tests {
     use arrow::datatypes::DataType;
 
     use super::*;
+
+    #[test]
+    fn a_record_with_a_name_that_no_column_can_have_is_refused_where_columns_are_added() {
+        let watch = |policy| Watch {
+            policy,
+            known: BTreeSet::new(),
+        };
+        let long = "ü".repeat(32);
+        for (name, is_refused) in [("a", false), ("", true), ("a\0", true), (&*long, true)] {
+            assert_eq!(
+                watch(SchemaChange::Add).refuses(name).is_some(),
+                is_refused,
+                "{name}"
+            );
+            assert!(watch(SchemaChange::Stop).refuses(name).is_none(), "{name}");
+        }
+    }
 
     #[test]
     fn types_are_those_that_sources_say() {

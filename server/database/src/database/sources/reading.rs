@@ -11,6 +11,7 @@ use millrace_catalog::connector::ConnectorDef;
 use millrace_catalog::{Object, Relation};
 use millrace_connectors::changes::Changes;
 use millrace_connectors::connect;
+use millrace_connectors::decode::BadRecord;
 use millrace_connectors::news::New;
 use millrace_connectors::source::{
     Columns, ConnectorError, Fetched, FileRead, FilesRead, Lag, Reader, Record,
@@ -300,11 +301,20 @@ impl Reading {
         let event_time = self.timed.as_ref().map(|timed| Arc::clone(&timed.event_time));
         let now = self.runtime.now();
         let work = move || {
-            let new = rows.news(&records, columns.as_ref());
+            let mut new = rows.news(&records, columns.as_ref());
             let (records, changes) = match columns {
                 Some(columns) => (as_records(&columns), rows.changes_of(&columns)),
                 None => {
-                    let changes = rows.changes(&records);
+                    let (mut records, refused) = rows.without_impossible(records, &new);
+                    if !refused.is_empty() {
+                        new = rows.news(&records, None);
+                    }
+                    let mut changes = rows.changes(&records);
+                    for (record, error) in refused {
+                        let at = records.len();
+                        changes.bad.push(BadRecord { at, error });
+                        records.push(record);
+                    }
                     (records, changes)
                 }
             };

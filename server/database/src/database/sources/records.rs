@@ -127,6 +127,29 @@ impl Rows {
         others.map(new).collect()
     }
 
+    /// Sets records aside that have a column of a name that none can have, each with the reason.
+    pub fn without_impossible(
+        &self,
+        records: Vec<Record>,
+        new: &[New],
+    ) -> (Vec<Record>, Vec<(Record, SqlError)>) {
+        let why = |new: &[New]| {
+            let watch = self.watch.as_ref()?;
+            new.iter().find_map(|new| watch.refuses(&new.name))
+        };
+        if why(new).is_none() {
+            return (records, vec![]);
+        }
+        let (mut sound, mut refused) = (vec![], vec![]);
+        for record in records {
+            match why(&self.news(std::slice::from_ref(&record), None)) {
+                None => sound.push(record),
+                Some(error) => refused.push((record, error)),
+            }
+        }
+        (sound, refused)
+    }
+
     /// What values are.
     pub fn encoding(&self) -> &Encoding {
         &self.encoding
@@ -377,7 +400,7 @@ impl Errors {
         match (bad.first(), &self.stream) {
             (Some((record, error)), _) if self.stops => Err(ConnectorError::lasting(
                 format!("{} is no row: {}", self.place(record), error.message),
-                "With on_error = 'skip' such records go to a separate stream, and reading goes on.",
+                "ALTER .. SET (on_error = 'skip') puts such records into a separate stream, and reading goes on.",
             )),
             (Some(_), Some((id, schema))) => {
                 let rows = bad_rows(schema, bad, now)?;

@@ -45,6 +45,8 @@ const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 const DROP: Duration = Duration::from_secs(5);
 /// How often it is asked how far we are behind.
 const LAG_EVERY: Duration = Duration::from_secs(2);
+/// The same while nothing is read.
+const ASK_EVERY: Duration = Duration::from_secs(10);
 /// How often a position is kept of a server that has nothing for us, so that it can remove its log.
 const QUIET_EVERY: Duration = Duration::from_secs(5);
 
@@ -68,6 +70,22 @@ pub(super) async fn drop_slot(def: &PostgresDef) -> Result<(), ConnectorError> {
     let dropping = async { Server::connect(def).await?.drop_slot(def).await };
     let dropped = tokio::time::timeout(DROP, dropping).await;
     dropped.unwrap_or_else(|_| Err(ConnectorError::passing("the server did not answer in time")))
+}
+
+/// Asks again and again what a server holds back for a source that reads nothing, until it is told to stop.
+pub(super) async fn ask(def: &PostgresDef, progress: &watch::Sender<Progress>, stopped: &Stopped) {
+    loop {
+        let asking = async { Server::connect(def).await?.behind(def).await };
+        let behind = tokio::select! {
+            behind = asking => behind,
+            () = told(stopped) => return,
+        };
+        progress.send_modify(|progress| progress.lag_bytes = behind.ok());
+        tokio::select! {
+            () = tokio::time::sleep(ASK_EVERY) => {}
+            () = told(stopped) => return,
+        }
+    }
 }
 
 fn slot_is_there(def: &PostgresDef) -> ConnectorError {
@@ -137,8 +155,11 @@ impl Replicating {
         loop {
             let Err(end) = self.follow(&stopped).await;
             if !retry.after(end, &stopped).await {
-                return;
+                break;
             }
+        }
+        if self.progress.borrow().state == State::Failed {
+            ask(&self.def, &self.progress, &stopped).await;
         }
     }
 

@@ -87,6 +87,8 @@ impl<'t> Retry<'t> {
             };
             progress.error = Some(shown.clone());
             progress.failures += 1;
+            // How far behind it is now nobody knows.
+            (progress.lag_records, progress.lag_bytes) = (None, None);
         });
         if error.is_final {
             tracing::error!(stream = self.name, error = shown, "a source failed");

@@ -91,6 +91,7 @@ pub(super) fn rename_column(
     let (from, to) = (millrace_parser::fold(from), millrace_parser::fold(to));
     let position = positions(relation, std::slice::from_ref(&from))?[0];
     let mut changed = relation.columns.clone();
+    check_name(&to)?;
     check_new(object, relation, &to)?;
     changed[position].field = Arc::new(changed[position].field.as_ref().clone().with_name(&to));
     for column in &mut changed {
@@ -124,6 +125,17 @@ fn rename_in(expression: &mut ast::Expr, from: &str, to: &str) {
         }
         ControlFlow::Continue(())
     });
+}
+
+/// Refuses what is no name.
+fn check_name(name: &str) -> SqlResult<()> {
+    match name.is_empty() {
+        false => Ok(()),
+        true => Err(SqlError::new(
+            SqlState::SyntaxError,
+            "zero-length delimited identifier at or near \"\"\"\"",
+        )),
+    }
 }
 
 fn check_new(object: &Object, relation: &Relation, name: &str) -> SqlResult<()> {
@@ -174,6 +186,7 @@ pub(super) fn new_column(
     if_not_exists: bool,
 ) -> SqlResult<Option<ColumnDef>> {
     let name = millrace_parser::fold(&definition.name);
+    check_name(&name)?;
     if let Err(error) = check_new(object, columns_of(object)?, &name) {
         if if_not_exists {
             session.notice(Severity::Notice, format!("{}, skipping", error.message));
