@@ -8,6 +8,7 @@
 //! | `INSERT t VALUES (1)` | INTO |
 //! | `position('a', 'abc')`, `extract(x, y)` | these have words between their arguments |
 //! | `ORDER BY 'x'`, `GROUP BY 'x'`, `DISTINCT ON ('x')` | a constant that counts no column |
+//! | `GROUP BY rank() OVER ()` | windows are computed over groups |
 //! | `SELECT .. UNION SELECT .. ORDER BY a + 1` | only what is put out can order it |
 
 use std::ops::ControlFlow;
@@ -80,6 +81,7 @@ impl Visitor for Rules {
                 .try_for_each(|key| counts_a_column(key, "DISTINCT ON"))?;
         }
         if let GroupByExpr::Expressions(keys, _) = &select.group_by {
+            keys.iter().try_for_each(|key| key.walk(&mut Windows(0)))?;
             keys.iter().try_for_each(|key| match key {
                 Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
                     let mut keys = sets.iter().flatten();
@@ -110,6 +112,33 @@ impl Visitor for Rules {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Failure> {
         match expr {
             Expr::Function(function) => has_words(function),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Refuses functions of windows, but not in the queries within.
+struct Windows(usize);
+
+impl Visitor for Windows {
+    type Break = Failure;
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<Failure> {
+        self.0 += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<Failure> {
+        self.0 -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Failure> {
+        match expr {
+            Expr::Function(function) if self.0 == 0 && function.over.is_some() => {
+                let message = "window functions are not allowed in GROUP BY";
+                refused(message, function.name.span().start)
+            }
             _ => ControlFlow::Continue(()),
         }
     }
@@ -220,6 +249,7 @@ mod tests {
             "SELECT a FROM t GROUP BY ROLLUP (a, NULL)",
             "SELECT DISTINCT ON (true) a FROM t",
             "SELECT a FROM t WHERE a IN (SELECT 1 ORDER BY NULL)",
+            "SELECT a FROM t GROUP BY a, 1 + rank() OVER ()",
         ] {
             let error = parse(sql).expect_err(sql);
             assert_eq!(error.kind, ParseErrorKind::Syntax, "{sql}: {error}");
@@ -239,6 +269,7 @@ mod tests {
             "SELECT a, rank() OVER (ORDER BY NULL) FROM t ORDER BY 1, (2), 'x'::text",
             "SELECT 1 AS a UNION SELECT 2 ORDER BY (a), 1",
             "SELECT 1 AS a UNION (SELECT 2 ORDER BY 1 + 1)",
+            "SELECT a FROM t GROUP BY a, (SELECT max(r) FROM (SELECT rank() OVER () AS r) x)",
         ] {
             assert!(parse(sql).is_ok(), "{sql}: {:?}", parse(sql));
         }

@@ -93,3 +93,10 @@ CREATE TABLE refused_default (a int DEFAULT '5', b text DEFAULT 'x', c boolean D
 INSERT INTO refused_default DEFAULT VALUES RETURNING *;
 CREATE SCHEMA pg_refused;
 COPY refused TO STDOUT (FORMAT xml);
+SELECT nosuch.a;
+SELECT nosuch.a FROM refused;
+SELECT refused.nosuch FROM refused;
+SELECT (SELECT nosuch.a) FROM refused;
+SELECT * FROM refused, (SELECT refused.a) s;
+INSERT INTO refused VALUES (nosuch.a);
+SELECT count(*) FROM refused GROUP BY rank() OVER ();

@@ -10,6 +10,9 @@ pub(super) fn invalid_definition(message: &str) -> Option<SqlState> {
     if message == "no language specified" {
         return Some(SqlState::InvalidFunctionDefinition);
     }
+    if message.starts_with("window functions are not allowed in ") {
+        return Some(SqlState::WindowingError);
+    }
     if message == "invalid Unicode escape" {
         return Some(SqlState::InvalidEscapeSequence);
     }

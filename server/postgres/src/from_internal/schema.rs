@@ -19,8 +19,8 @@ pub(super) fn schema(error: SchemaError) -> SqlError {
         SchemaError::FieldNotFound { field, valid_fields } => {
             let names = valid_fields.iter().map(|column| column.name());
             let hint = did_you_mean(field.name(), names);
+            // Without FROM there are none.
             if let Some(relation) = &field.relation
-                && !valid_fields.is_empty()
                 && valid_fields.iter().all(|column| {
                     column
                         .relation
