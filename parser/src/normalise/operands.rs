@@ -242,7 +242,7 @@ fn escaped_by(tokens: &mut Tokens) -> Result<(), Failure> {
             let escape = escape_character(escape, &tokens[i + 1])?;
             let Some(read) = unescaped(text, escape) else {
                 let at = tokens[i - 1].span.start;
-                return Err(Failure::invalid("invalid Unicode escape", at));
+                return Err(Failure::invalid("invalid Unicode escape sequence", at));
             };
             let text = like(Token::SingleQuotedString(read), &tokens[i - 1]);
             edits.replace(i - 1, 3, vec![text]);
@@ -286,7 +286,7 @@ pub(super) fn unicode_names(tokens: &mut Tokens) -> Result<(), Failure> {
         };
         let Some(read) = unescaped(&name.value, escape.unwrap_or('\\')) else {
             return Err(Failure::invalid(
-                "invalid Unicode escape",
+                "invalid Unicode escape sequence",
                 tokens[i - 2].span.start,
             ));
         };

@@ -142,11 +142,14 @@ fn describe_parts(
     found: &mut Found,
 ) -> SqlResult<Option<SchemaRef>> {
     let Parts { before, last } = Parts::of(query)?;
-    for (alias, part) in before {
+    for (place, (alias, part)) in before.iter().enumerate() {
         let sql = part.change()?;
-        let columns = describe_one(session, &scope, &part.whole()?, &sql, numbers, found)?;
-        if let Some(columns) = columns {
-            with_changes::with_rows(&mut scope, &alias, &columns, vec![])?;
+        match describe_one(session, &scope, &part.whole()?, &sql, numbers, found)? {
+            Some(columns) => with_changes::with_rows(&mut scope, alias, &columns, vec![])?,
+            None => {
+                let behind = before[place + 1..].iter().map(|(_, part)| part);
+                with_changes::without_rows(alias, behind.chain([&last]))?;
+            }
         }
     }
     let sql = last.change()?;

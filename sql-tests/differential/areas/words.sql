@@ -74,13 +74,12 @@ TABLE ids;
 -- Functions of single values in FROM, and other words there.
 SELECT * FROM upper('x');
 SELECT * FROM abs(-1) a;
-SELECT a, b FROM abs(-1) AS a (b);
 SELECT abs FROM abs(-1);
 SELECT * FROM length('abc') WITH ORDINALITY;
 SELECT * FROM length('abc') WITH ORDINALITY AS l (n, o);
 SELECT id, x FROM words, abs(-words.id) x ORDER BY id;
 SELECT * FROM coalesce(NULL, 2), nullif(1, 1) n, upper('x') CROSS JOIN lower('Y') l;
-SELECT count(*) FROM current_date, current_user u, now() n;
+SELECT count(*) FROM current_date, now() n;
 SELECT pg_typeof(current_date) FROM current_date;
 SELECT * FROM string_to_array('a,b', ',') s;
 SELECT * FROM to_timestamp(0) t;

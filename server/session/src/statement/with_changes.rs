@@ -233,7 +233,10 @@ async fn all(session: &Arc<Session>, parts: Parts, running: Running) -> SqlResul
 }
 
 /// Refuses to read the rows of a change that gives none.
-fn without_rows<'a>(alias: &ast::TableAlias, mut behind: impl Iterator<Item = &'a Part>) -> SqlResult<()> {
+///
+/// # Errors
+/// 0A000.
+pub(crate) fn without_rows<'a>(alias: &ast::TableAlias, mut behind: impl Iterator<Item = &'a Part>) -> SqlResult<()> {
     struct Reads(String);
     impl Visitor for Reads {
         type Break = ();
