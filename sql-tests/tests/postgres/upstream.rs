@@ -13,11 +13,11 @@ pub async fn copies(server: &Postgres, place: &Path) -> Result<(), Failure> {
     let there = server.client().await?;
     there
         .batch_execute(
-            "CREATE TABLE hidden (id int PRIMARY KEY, v int); CREATE TABLE open (id int PRIMARY KEY, v int);
+            "CREATE TABLE hidden (id int PRIMARY KEY, v int); CREATE TABLE seen (id int PRIMARY KEY, v int);
              CREATE TABLE policed (id int PRIMARY KEY); ALTER TABLE policed ENABLE ROW LEVEL SECURITY;
-             CREATE POLICY some ON policed USING (id > 1); INSERT INTO policed VALUES (1), (2);
-             CREATE ROLE reader LOGIN REPLICATION; GRANT SELECT ON open, policed TO reader; GRANT SELECT (id) ON hidden TO reader;
-             CREATE PUBLICATION copies_publication FOR TABLE hidden, open, policed WITH (publish_via_partition_root = true)",
+             CREATE POLICY partial ON policed USING (id > 1); INSERT INTO policed VALUES (1), (2);
+             CREATE ROLE reader LOGIN REPLICATION; GRANT SELECT ON seen, policed TO reader; GRANT SELECT (id) ON hidden TO reader;
+             CREATE PUBLICATION copies_publication FOR TABLE hidden, seen, policed WITH (publish_via_partition_root = true)",
         )
         .await?;
     let ours = start(place).await?;
@@ -41,11 +41,11 @@ pub async fn copies(server: &Postgres, place: &Path) -> Result<(), Failure> {
     .await?;
     run(
         &client,
-        "CREATE TABLE open (id INT PRIMARY KEY, v INT) FROM copies TABLE 'open'",
+        "CREATE TABLE seen (id INT PRIMARY KEY, v INT) FROM copies TABLE 'seen'",
     )
     .await?;
-    there.batch_execute("INSERT INTO open VALUES (1, 1)").await?;
-    until(&client, "SELECT * FROM open", "1 1").await?;
+    there.batch_execute("INSERT INTO seen VALUES (1, 1)").await?;
+    until(&client, "SELECT * FROM seen", "1 1").await?;
     // Somebody keeps the table there, and the copy waits: until the statement is ended, or the table is gone.
     there
         .batch_execute("CREATE TABLE kept (id int PRIMARY KEY); GRANT SELECT ON kept TO reader")

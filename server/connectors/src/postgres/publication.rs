@@ -38,6 +38,7 @@ struct Found {
 struct Table {
     oid: u32,
     is_partitioned: bool,
+    columns: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -84,7 +85,10 @@ fn missing<'f>(
         if let Some(error) = replaced(table, found.tables.get(&name).map(|table| table.oid)) {
             return Err(error);
         }
-        let is_partitioned = found.tables.get(&name).is_some_and(|table| table.is_partitioned);
+        let there = found.tables.get(&name);
+        let is_partitioned = there.is_some_and(|table| table.is_partitioned);
+        // One that is not there any more is told of with the next change.
+        let is_there = |column: &&String| there.is_some_and(|table| table.columns.contains(column));
         if is_partitioned && matches!(found.kinds, Some((_, false))) {
             return Err(lacking(
                 "publishes partitions by their own names (publish_via_partition_root)",
@@ -97,7 +101,7 @@ fn missing<'f>(
             Some(Published {
                 columns: Some(columns),
                 ..
-            }) if table.columns.iter().any(|column| !columns.contains(column)) => {
+            }) if (table.columns.iter().filter(is_there)).any(|column| !columns.contains(column)) => {
                 return Err(lacking(&format!(
                     "publishes some columns of {} alone",
                     table.quoted()
@@ -111,6 +115,11 @@ fn missing<'f>(
         }
     }
     Ok(missing)
+}
+
+/// The names in an array of JSON, if there is one.
+fn names_in(cell: Option<&Option<String>>) -> Option<Vec<String>> {
+    serde_json::from_str(cell?.as_deref()?).ok()
 }
 
 /// Why a table is not the one any more that was copied, if it is not. `now`: which table has its name.
@@ -151,7 +160,9 @@ impl Server {
         }
         let names = names.join(", ");
         let sql = format!(
-            "SELECT n.nspname, c.relname, c.oid::text, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            "SELECT n.nspname, c.relname, c.oid::text, c.relkind = 'p',
+                (SELECT jsonb_agg(attname) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped)
+             FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
              WHERE c.relkind IN ('r', 'p') AND (n.nspname, c.relname) IN ({names})"
         );
         let name = |row: &[Option<String>]| Some((row.first()?.clone()?, row.get(1)?.clone()?));
@@ -160,6 +171,7 @@ impl Server {
                 let table = Table {
                     oid: oid.parse().unwrap_or_default(),
                     is_partitioned: is(&row, 3),
+                    columns: names_in(row.get(4)).unwrap_or_default(),
                 };
                 found.tables.insert(name, table);
             }
@@ -170,10 +182,9 @@ impl Server {
              WHERE pubname = {publication} AND (schemaname, tablename) IN ({names})"
         );
         for row in self.rows(def, &sql).await? {
-            let columns = row.get(3).cloned().flatten();
             let published = Published {
                 has_filter: row.get(2).is_some_and(Option::is_some),
-                columns: columns.and_then(|names| serde_json::from_str(&names).ok()),
+                columns: names_in(row.get(3)),
             };
             found.published.extend(name(&row).map(|name| (name, published)));
         }
@@ -269,6 +280,7 @@ mod tests {
         let table = |oid| Table {
             oid,
             is_partitioned: false,
+            columns: ["id", "v", "more"].map(str::to_owned).into(),
         };
         Found {
             kinds,
@@ -351,6 +363,27 @@ mod tests {
             };
             assert!(told.contains(expected), "{found:?}: {told}");
         }
+    }
+
+    #[test]
+    fn a_column_that_is_gone_is_not_one_that_is_left_out() {
+        let published = Published {
+            has_filter: false,
+            columns: Some(vec!["id".to_owned()]),
+        };
+        let mut found = found(Some((true, true)), Some(7), Some(published));
+        found
+            .tables
+            .values_mut()
+            .for_each(|table| table.columns.truncate(1));
+        let followed = [Followed {
+            schema: "public".to_owned(),
+            name: "t".to_owned(),
+            columns: vec!["id".to_owned(), "v".to_owned()],
+            is_copied: true,
+            oid: Some(7),
+        }];
+        assert!(missing(&def(), &found, &followed).unwrap().is_empty());
     }
 
     #[test]

@@ -111,14 +111,17 @@ pub(super) async fn fill(session: &Arc<Session>, source: &Arc<Object>, table: &O
     // A statement that is ended is dropped where it waits: what undoes it is a task of its own, and sees that by its end of this.
     let (waits, ended) = oneshot::channel::<Infallible>();
     let filling = tokio::spawn(async move {
-        let filled = async {
-            may_go_on?;
-            db.restart_source(&source, async || Ok(())).await?;
-            db.table_is_copied(source.id, table).await
+        let begun = match may_go_on {
+            // Not given up half way: it stops a task, and starts another.
+            Ok(()) => db.restart_source(&source, async || Ok(())).await,
+            error => error,
         };
-        let filled = tokio::select! {
-            filled = filled => filled,
-            _ = ended => Err(SqlError::new(SqlState::QueryCanceled, "the statement was ended")),
+        let filled = match begun {
+            Ok(()) => tokio::select! {
+                copied = db.table_is_copied(source.id, table) => copied,
+                _ = ended => Err(SqlError::new(SqlState::QueryCanceled, "the statement was ended")),
+            },
+            error => error,
         };
         if filled.is_err() {
             db.drop_unfilled(&source, table).await?;
