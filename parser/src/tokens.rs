@@ -29,7 +29,9 @@ pub(crate) fn tokenize(source: &Source<'_>) -> Result<Vec<TokenWithSpan>, ParseE
     let mut tokens = Vec::with_capacity(TextSize::of(source.text).tokens);
     Tokenizer::new(dialect, source.text)
         .tokenize_with_location_into_buf(&mut tokens)
-        .map_err(|error| wrong_escape(source, &error).unwrap_or_else(|| explain_tokenizer_error(source, &error)))?;
+        .map_err(|error| {
+            wrong_escape(source, &error).unwrap_or_else(|| explain_tokenizer_error(source, &error))
+        })?;
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
     join_signs(&mut tokens);
     tokens.shrink_to_fit();

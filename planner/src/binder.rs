@@ -218,15 +218,11 @@ impl ContextProvider for Binder<'_> {
     }
 
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
-        let function = self
-            .state
-            .table_functions()
-            .get(name)
-            .ok_or_else(|| {
-                let fault = Fault::UndefinedFunction;
-                let message = format!("function {name} does not exist");
-                DataFusionError::from(Faulty { fault, message })
-            })?;
+        let function = self.state.table_functions().get(name).ok_or_else(|| {
+            let fault = Fault::UndefinedFunction;
+            let message = format!("function {name} does not exist");
+            DataFusionError::from(Faulty { fault, message })
+        })?;
         let mut args: Vec<Expr> = args.into_iter().map(|arg| self.folded(arg)).collect();
         let mut as_element = None;
         if matches!(name, "generate_series" | "range") {

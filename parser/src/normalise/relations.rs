@@ -44,8 +44,8 @@ const RECORDS: [&str; 4] = [
 fn named_records(tokens: &mut Tokens) {
     let mut at = 0;
     while at < tokens.len() {
-        let is_called =
-            RECORDS.iter().any(|name| is_word(tokens.get(at), name)) && is(tokens.get(at + 1), &Token::LParen);
+        let is_called = RECORDS.iter().any(|name| is_word(tokens.get(at), name))
+            && is(tokens.get(at + 1), &Token::LParen);
         if is_called
             && let Some(end) = closing(tokens, at + 1)
             && is_word(tokens.get(end + 1), "AS")

@@ -386,7 +386,8 @@ fn refuse_parts_of_columns(tokens: &[TokenWithSpan]) -> Result<(), Failure> {
         };
         if is_list && let Some((name, dot)) = names.into_iter().find(is_attribute) {
             let table = tokens.get(open - 1);
-            if let (Token::Word(name), Some(Token::Word(table))) = (&name.token, table.map(|table| &table.token))
+            if let (Token::Word(name), Some(Token::Word(table))) =
+                (&name.token, table.map(|table| &table.token))
                 && name.value.eq_ignore_ascii_case(&table.value)
             {
                 let message = format!("column \"{0}\" of relation \"{0}\" does not exist", name.value);

@@ -52,10 +52,22 @@ const OF_OTHERS: [(&[&str], &str); 36] = [
     (&["SHOW", "CLUSTER"], RESOURCES),
     (&["SHOW", "CLUSTERS"], RESOURCES),
     (&["SHOW", "CONNECTIONS"], CONNECTIONS),
-    (&["SHOW", "OBJECTS"], "pg_catalog.pg_class has all relations; SHOW TABLES, VIEWS, STREAMS and SINKS list them."),
-    (&["SHOW", "TYPES"], "pg_catalog.pg_type has the types; psql's \\dT lists them."),
-    (&["SHOW", "ROLES"], "pg_catalog.pg_roles has the roles; psql's \\du lists them."),
-    (&["SHOW", "SUBSCRIPTION", "CURSORS"], "SHOW CURSORS lists all cursors."),
+    (
+        &["SHOW", "OBJECTS"],
+        "pg_catalog.pg_class has all relations; SHOW TABLES, VIEWS, STREAMS and SINKS list them.",
+    ),
+    (
+        &["SHOW", "TYPES"],
+        "pg_catalog.pg_type has the types; psql's \\dT lists them.",
+    ),
+    (
+        &["SHOW", "ROLES"],
+        "pg_catalog.pg_roles has the roles; psql's \\du lists them.",
+    ),
+    (
+        &["SHOW", "SUBSCRIPTION", "CURSORS"],
+        "SHOW CURSORS lists all cursors.",
+    ),
     (&["CREATE", "CONNECTION"], CONNECTIONS),
     (&["ALTER", "CONNECTION"], CONNECTIONS),
     (&["DROP", "CONNECTION"], CONNECTIONS),
@@ -223,7 +235,11 @@ pub(super) fn instead(source: &Source<'_>) -> Option<Failure> {
             .then(|| has(&tokens, clause, within))
             .flatten()?;
         let statement = start.join(" ");
-        let clause = if clause[0] == "EXCLUDE" { &clause[..1] } else { clause };
+        let clause = if clause[0] == "EXCLUDE" {
+            &clause[..1]
+        } else {
+            clause
+        };
         let message = match start.ends_with(clause) {
             true => format!("{statement} is not supported: constraints are checked at once"),
             false => format!("{} in {statement} is not supported", clause.join(" ")),
@@ -260,7 +276,9 @@ fn type_of_others(tokens: &[TokenWithSpan]) -> Option<Failure> {
     };
     let is_map = |at: usize| {
         is_word(tokens.get(at), "MAP")
-            && tokens.get(at + 1).is_some_and(|next| next.token == Token::LBracket)
+            && tokens
+                .get(at + 1)
+                .is_some_and(|next| next.token == Token::LBracket)
     };
     let at = (0..tokens.len()).find(|at| is_list(*at) || is_map(*at))?;
     let (message, hint) = match is_map(at) {

@@ -23,9 +23,9 @@ use millrace_storage::StorageError;
 use self::definitions::invalid_definition;
 use self::numbers::{cast, numeric_overflow, overflow};
 use self::planning::{known_plan_error, no_operator, of_grouping, of_limit};
-use self::windows::of_window;
 use self::schema::schema;
 pub use self::views::view_message;
+use self::windows::of_window;
 use crate::error::input::shortened;
 use crate::error::{SqlError, SqlResult, SqlState};
 

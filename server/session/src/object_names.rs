@@ -188,7 +188,9 @@ pub fn shown(statement: &mut ast::Statement) {
             Expr::Cast { expr, data_type, .. } => {
                 kind(data_type).filter(|kind| *kind != Kind::Schema || literal(expr).is_some())
             }
-            expr => named(expr).map(|(_, kind)| kind).or(asked(expr).map(|(_, kind)| kind)),
+            expr => named(expr)
+                .map(|(_, kind)| kind)
+                .or(asked(expr).map(|(_, kind)| kind)),
         };
         if named_type.is_none() || alias.is_some_and(|alias| ordered.contains(&alias.to_string())) {
             continue;

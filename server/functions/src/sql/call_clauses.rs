@@ -96,9 +96,7 @@ pub(super) fn check(function: &Function) -> SqlResult<()> {
 
 /// Whether a name is only of functions of single values, or of rows.
 pub(super) fn is_plain(name: &str) -> bool {
-    resolution::is_function(name)
-        && !is_aggregate(name)
-        && OF_WINDOWS.binary_search(&name).is_err()
+    resolution::is_function(name) && !is_aggregate(name) && OF_WINDOWS.binary_search(&name).is_err()
 }
 
 /// Whether a name is that of an aggregate.

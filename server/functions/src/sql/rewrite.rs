@@ -20,8 +20,8 @@ use crate::arrays::members;
 use crate::sql::column_names::name_columns;
 use crate::sql::window_bounds::restore_bounds;
 use crate::sql::{
-    call_clauses, calls, literals, quantified, quoted_arguments, row_values, rows_from, search, set_places, set_returning,
-    variadic, with_ties,
+    call_clauses, calls, literals, quantified, quoted_arguments, row_values, rows_from, search, set_places,
+    set_returning, variadic, with_ties,
 };
 use crate::syntax::{call, parsed_query, text};
 use crate::{arrays, cast, date_part, own, regex};

@@ -236,14 +236,21 @@ async fn all(session: &Arc<Session>, parts: Parts, running: Running) -> SqlResul
 ///
 /// # Errors
 /// 0A000.
-pub(crate) fn without_rows<'a>(alias: &ast::TableAlias, mut behind: impl Iterator<Item = &'a Part>) -> SqlResult<()> {
+pub(crate) fn without_rows<'a>(
+    alias: &ast::TableAlias,
+    mut behind: impl Iterator<Item = &'a Part>,
+) -> SqlResult<()> {
     struct Reads(String);
     impl Visitor for Reads {
         type Break = ();
 
         fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<()> {
             match name.0.as_slice() {
-                [only] if only.as_ident().is_some_and(|only| millrace_parser::fold(only) == self.0) => {
+                [only]
+                    if only
+                        .as_ident()
+                        .is_some_and(|only| millrace_parser::fold(only) == self.0) =>
+                {
                     ControlFlow::Break(())
                 }
                 _ => ControlFlow::Continue(()),
