@@ -89,18 +89,17 @@ impl Server {
         }
     }
 
-    /// How much of the server's log is not confirmed, in bytes.
+    /// How much of the server's log is not confirmed, in bytes; none: there is no slot, or it holds nothing back any more.
     ///
     /// # Errors
     /// It does not answer.
-    pub async fn behind(&self, def: &PostgresDef) -> Result<u64, ConnectorError> {
+    pub async fn behind(&self, def: &PostgresDef) -> Result<Option<u64>, ConnectorError> {
         let sql = format!(
-            "SELECT (pg_current_wal_lsn() - confirmed_flush_lsn)::bigint FROM pg_replication_slots WHERE slot_name = {}",
+            "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - confirmed_flush_lsn)::bigint FROM pg_replication_slots WHERE slot_name = {}",
             literal(&def.slot)
         );
         let rows = self.rows(def, &sql).await?;
-        let bytes = rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok());
-        Ok(bytes.unwrap_or_default())
+        Ok(rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok()))
     }
 }
 

@@ -80,7 +80,7 @@ pub(super) async fn ask(def: &PostgresDef, progress: &watch::Sender<Progress>, s
             behind = asking => behind,
             () = told(stopped) => return,
         };
-        progress.send_modify(|progress| progress.lag_bytes = behind.ok());
+        progress.send_modify(|progress| progress.lag_bytes = behind.ok().flatten());
         tokio::select! {
             () = tokio::time::sleep(ASK_EVERY) => {}
             () = told(stopped) => return,
@@ -358,8 +358,7 @@ impl Replicating {
             }
             if asked.elapsed() > LAG_EVERY {
                 let behind = server.behind(&self.def).await?;
-                self.progress
-                    .send_modify(|progress| progress.lag_bytes = Some(behind));
+                self.progress.send_modify(|progress| progress.lag_bytes = behind);
                 server.check(&self.def, &self.followed(tables, place)).await?;
                 asked = Instant::now();
             }
