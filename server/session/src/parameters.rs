@@ -144,7 +144,7 @@ fn describe_parts(
     let Parts { before, last } = Parts::of(query)?;
     for (place, (alias, part)) in before.iter().enumerate() {
         let sql = part.change()?;
-        match describe_one(session, &scope, &part.whole()?, &sql, numbers, found)? {
+        match describe_one(session, &scope, &part.clone().whole()?, &sql, numbers, found)? {
             Some(columns) => with_changes::with_rows(&mut scope, alias, &columns, vec![])?,
             None => {
                 let behind = before[place + 1..].iter().map(|(_, part)| part);

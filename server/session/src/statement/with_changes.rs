@@ -30,7 +30,7 @@ use crate::statement::{delete, insert, merge, select, update};
 use crate::write::writable;
 
 /// The statement of a part: its WITH has what is only read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Part {
     /// What stands before it and is only read.
     pub with: Option<With>,
