@@ -23,6 +23,11 @@ pub fn function(name: &str) -> Arc<ScalarUDF> {
     }))
 }
 
+/// Whether a function is one that stands for none.
+pub fn is(function: &ScalarUDF) -> bool {
+    function.inner().is::<Unknown>()
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Unknown {
     name: String,

@@ -21,6 +21,7 @@ use millrace_postgres::types::{ANNOTATION, pg_type, plain_name};
 
 use crate::cast;
 use crate::sql::{literal_inputs, quantified, stored_texts, window_bounds};
+use crate::unknown;
 
 const HINT: &str =
     "No operator matches the given name and argument types. You might need to add explicit type casts.";
@@ -388,6 +389,8 @@ fn one(expr: &Expr, schema: &DFSchema) -> Result<()> {
             }
             Ok(())
         }
+        // A condition's type is not asked for otherwise.
+        Expr::ScalarFunction(function) if unknown::is(&function.func) => expr.to_field(schema).map(|_| ()),
         Expr::ScalarFunction(function) => call(function, schema),
         Expr::AggregateFunction(aggregate) => match &aggregate.params.filter {
             Some(condition) => boolean("FILTER", condition, schema),
