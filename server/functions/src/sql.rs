@@ -22,6 +22,7 @@
 //! | `named_types` | the syntax tree | types that somebody made |
 //! | [`bound`] | the bound plan | functions and operators that PostgreSQL has otherwise |
 //! | [`type_check`] | the bound plan | types that are not brought together |
+//! | `extremes` | the bound plan | the least and the greatest of json |
 //! | `stored_texts` | the bound plan | uuid, json and jsonb beside texts |
 //! | [`sort_key`] | the bound plan | ORDER BY of jsonb and interval |
 //! | [`output_types`] | the bound plan | what its columns are, where DataFusion's types forget it |
@@ -38,6 +39,7 @@ pub mod column_names;
 pub mod comparisons;
 mod enum_arguments;
 pub mod equality;
+mod extremes;
 mod hypothetical;
 mod json_aggregates;
 mod literal_inputs;

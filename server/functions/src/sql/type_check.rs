@@ -20,7 +20,7 @@ use millrace_postgres::types::resolution::{self, Choice, Known};
 use millrace_postgres::types::{ANNOTATION, pg_type, plain_name};
 
 use crate::cast;
-use crate::sql::{literal_inputs, quantified, stored_texts, window_bounds};
+use crate::sql::{extremes, literal_inputs, quantified, stored_texts, window_bounds};
 use crate::unknown;
 
 const HINT: &str =
@@ -159,7 +159,7 @@ pub fn plan(plan: &LogicalPlan, asks_arguments: bool) -> Result<()> {
             if asks_arguments {
                 arguments(expr, &schema)?;
                 literal_inputs::check(expr)?;
-                extremes(expr, &schema)?;
+                extremes::check(expr, &schema)?;
                 window_bounds::check_ranges(expr, &schema)?;
             }
             stored_texts::not_compared(expr, &schema, node)?;
@@ -209,31 +209,6 @@ fn branches(first: &LogicalPlan, other: &LogicalPlan) -> Result<()> {
 pub fn expression(expr: &Expr, schema: &DFSchema) -> Result<()> {
     expr.apply(|node| {
         one(node, schema)?;
-        Ok(TreeNodeRecursion::Continue)
-    })
-    .map(|_| ())
-}
-
-/// Refuses the least and the greatest of json and jsonb: texts hold them here, and would be compared.
-fn extremes(expr: &Expr, schema: &DFSchema) -> Result<()> {
-    expr.apply(|node| {
-        let (name, value) = match node {
-            Expr::AggregateFunction(call) => (call.func.name(), call.params.args.first()),
-            Expr::ScalarFunction(call) => (call.func.name(), call.args.first()),
-            _ => return Ok(TreeNodeRecursion::Continue),
-        };
-        if matches!(name, "min" | "max" | "greatest" | "least")
-            && let Some(field) = value.and_then(|value| typed(value, schema))
-            && matches!(
-                field.metadata().get(ANNOTATION).map(String::as_str),
-                Some("json" | "jsonb")
-            )
-        {
-            let message = format!("function {name}({}) does not exist", plain_name(&field));
-            return Err(SqlError::new(SqlState::UndefinedFunction, message)
-                .with_hint("You might need to add explicit type casts.")
-                .into());
-        }
         Ok(TreeNodeRecursion::Continue)
     })
     .map(|_| ())
