@@ -200,16 +200,8 @@ mod tests {
                 "SELECT substring(a FROM (b * c)), count(*) FROM t FETCH FIRST 1 ROW ONLY",
             ),
         ] {
-            let written = parse_one(written)
-                .unwrap()
-                .to_string()
-                .replace('(', "")
-                .replace(')', "");
-            let plain = parse_one(plain)
-                .unwrap()
-                .to_string()
-                .replace('(', "")
-                .replace(')', "");
+            let written = parse_one(written).unwrap().to_string().replace(['(', ')'], "");
+            let plain = parse_one(plain).unwrap().to_string().replace(['(', ')'], "");
             assert_eq!(written, plain);
         }
     }
