@@ -21,11 +21,10 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Location;
 
 use crate::error::Failure;
-use crate::reader::Parse;
 use crate::walk::Walk;
 
 /// Refuses them in a statement, or a query.
-pub(crate) fn check(node: &impl Walk) -> Parse<()> {
+pub(crate) fn check(node: &impl Walk) -> Result<(), Failure> {
     match node.walk(&mut Rules) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(failure) => Err(failure),

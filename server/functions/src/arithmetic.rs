@@ -23,6 +23,7 @@ use millrace_postgres::types::{self, ANNOTATION, is_text, sql_name};
 use millrace_sql::times;
 use millrace_sql::workarounds::case_type::agreed;
 
+use crate::digits::range;
 use crate::quoted::{is_number, narrowed, read_beside};
 use crate::{cast, division, names};
 
@@ -254,14 +255,6 @@ fn check_floats(
         }
     }
     Ok(())
-}
-
-/// A float that is too large, or too near to zero.
-pub(crate) fn range(how: &str) -> SqlError {
-    SqlError::new(
-        SqlState::NumericValueOutOfRange,
-        format!("value out of range: {how}"),
-    )
 }
 
 /// The kernels do not say of which type the value was to be.

@@ -37,7 +37,7 @@ use millrace_sql::numeric::doubles_of;
 use millrace_sql::times;
 
 use crate::arguments::constant;
-use crate::arithmetic::range;
+use crate::digits::range;
 use crate::names;
 
 /// The function's name.

@@ -13,3 +13,11 @@ pub(crate) fn too_many_digits() -> SqlError {
 pub(crate) fn plus(left: i128, right: i128) -> Result<i128> {
     left.checked_add(right).ok_or_else(|| too_many_digits().into())
 }
+
+/// A float that is too large, or too near to zero.
+pub(crate) fn range(how: &str) -> SqlError {
+    SqlError::new(
+        SqlState::NumericValueOutOfRange,
+        format!("value out of range: {how}"),
+    )
+}

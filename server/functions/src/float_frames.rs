@@ -10,7 +10,7 @@ use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::scalar::ScalarValue;
 
-use crate::arithmetic::range;
+use crate::digits::range;
 
 /// What is computed over a frame that moves; `None`: DataFusion's own does.
 pub(crate) fn over_frame(args: &AccumulatorArgs, is_average: bool) -> Option<Box<dyn Accumulator>> {

@@ -14,7 +14,7 @@ use millrace_postgres::error::{SqlError, SqlResult, SqlState};
 use millrace_postgres::types;
 
 use crate::arguments::on_arrays;
-use crate::arithmetic::range;
+use crate::digits::range;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Function {

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use millrace_sql::float_sum::FloatSum;
 
-use crate::arithmetic::range;
+use crate::digits::range;
 
 /// The functions.
 pub fn udafs() -> [Arc<AggregateUDF>; 4] {
