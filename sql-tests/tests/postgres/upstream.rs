@@ -48,19 +48,19 @@ pub async fn copies(server: &Postgres, place: &Path) -> Result<(), Failure> {
     until(&client, "SELECT * FROM seen", "1 1").await?;
     // Somebody keeps the table there, and the copy waits: until the statement is ended, or the table is gone.
     there
-        .batch_execute("CREATE TABLE kept (id int PRIMARY KEY); GRANT SELECT ON kept TO reader")
+        .batch_execute("CREATE TABLE unread (id int PRIMARY KEY); GRANT SELECT ON unread TO reader")
         .await?;
     there
-        .batch_execute("ALTER PUBLICATION copies_publication ADD TABLE kept")
+        .batch_execute("ALTER PUBLICATION copies_publication ADD TABLE unread")
         .await?;
     let keeper = server.client().await?;
-    keeper.batch_execute("BEGIN; LOCK TABLE kept").await?;
-    let kept = "CREATE TABLE kept (id INT PRIMARY KEY) FROM copies TABLE 'kept'";
+    keeper.batch_execute("BEGIN; LOCK TABLE unread").await?;
+    let unread = "CREATE TABLE unread (id INT PRIMARY KEY) FROM copies TABLE 'unread'";
     run(&client, "SET statement_timeout = '1s'").await?;
-    refused(&client, kept, "statement timeout").await?;
+    refused(&client, unread, "statement timeout").await?;
     until(
         &client,
-        "SELECT count(*) FROM pg_class WHERE relname = 'kept'",
+        "SELECT count(*) FROM pg_class WHERE relname = 'unread'",
         "0",
     )
     .await?;
@@ -69,20 +69,20 @@ pub async fn copies(server: &Postgres, place: &Path) -> Result<(), Failure> {
     let dropping = async {
         until(
             &other,
-            "SELECT count(*) FROM pg_class WHERE relname = 'kept'",
+            "SELECT count(*) FROM pg_class WHERE relname = 'unread'",
             "1",
         )
         .await?;
-        run(&other, "DROP TABLE kept").await
+        run(&other, "DROP TABLE unread").await
     };
     let (created, dropped) = tokio::join!(
-        refused(&client, kept, "was dropped while it was filled"),
+        refused(&client, unread, "was dropped while it was filled"),
         dropping
     );
     created?;
     dropped?;
     keeper.batch_execute("ROLLBACK").await?;
-    run(&client, kept).await?;
+    run(&client, unread).await?;
     run(&client, "DROP STREAM copies CASCADE").await?;
     ours.shutdown().await;
     Ok(())
