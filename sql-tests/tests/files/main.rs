@@ -405,6 +405,8 @@ async fn policies(place: &Path) -> Result<(), Failure> {
     )
     .await?;
     run(&client, "ALTER STREAM s SET (schema_change = 'add')").await?;
+    let added = "SELECT count(*) FROM pg_attribute WHERE attrelid = 's'::regclass AND attname = 'b'";
+    until(&client, added, "1").await?;
     until(&client, "SELECT a, b FROM s ORDER BY a", "1 NULL, 2 3").await?;
     // No column can have the name of a field of the other.
     until(
