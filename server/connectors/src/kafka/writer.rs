@@ -37,6 +37,8 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(11);
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an open transaction of another sink may keep us from reading the progress.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(45);
+/// How long is asked which topic it is.
+const TOPIC_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long is asked who has the transactional id.
 const HOLDER_TIMEOUT: Duration = Duration::from_secs(3);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -348,11 +350,18 @@ fn codec(codec: Codec) -> Compression {
 /// The id of the topic.
 async fn topic_id(kafka: &Kafka, def: &KafkaTarget) -> Result<String, ConnectorError> {
     let place = &def.place;
-    let described = kafka
-        .admin()
-        .describe_topics([place.topic.as_str()], Default::default())
+    let admin = kafka.admin();
+    let asked = admin.describe_topics([place.topic.as_str()], Default::default());
+    // The client goes on asking as long as no broker answers.
+    let described = tokio::time::timeout(TOPIC_TIMEOUT, asked)
         .await
-        .map_err(|error| failed(place, &error))?;
+        .unwrap_or_else(|_| {
+            Err(KrafkaError::timeout(format!(
+                "no broker described the topic within {} seconds",
+                TOPIC_TIMEOUT.as_secs()
+            )))
+        });
+    let described = described.map_err(|error| failed(place, &error))?;
     match described.into_iter().next() {
         Some((_, Ok(topic))) => Ok(topic.topic_id.iter().map(|byte| format!("{byte:02x}")).collect()),
         Some((_, Err(error))) if is_unknown(&error) => Err(no_topic(&place.topic, &place.brokers)),
