@@ -1,8 +1,8 @@
-//! Quoted literals among expressions of which one is the value: in CASE, `coalesce`, `nullif`, `greatest` and `least`, and in a column of a
-//! UNION. They are of the type of the others.
+//! Quoted literals among expressions of which one is the value: in CASE, `coalesce`, `nullif`, `greatest`, `least`, `ARRAY[..]` and a column
+//! of a UNION. They are of the type of the others.
 //!
-//! Numbers and booleans are cast by the pass that gives these one type; here are the types whose inputs are PostgreSQL's own, and those
-//! that texts hold, which would take any text.
+//! Numbers are cast by the pass that gives these one type; here are the types whose inputs are PostgreSQL's own, booleans among them, and
+//! those that texts hold, which would take any text.
 
 use std::sync::Arc;
 
